@@ -1,0 +1,56 @@
+"""CRC-32C (Castagnoli, RFC 3720 appendix B.4), reflected, initial value and final XOR 0xffffffff."""
+
+from __future__ import annotations
+
+__all__ = ["crc32c", "crc32c_zeros"]
+
+_POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bit-reversed
+
+try:
+    from google_crc32c import extend as _extend
+except ImportError:  # no wheel for this machine: slow, and enough to check a header
+    _TABLE: list[int] = []
+
+    def _extend(crc: int, data: bytes) -> int:
+        if not _TABLE:
+            for byte in range(256):
+                for _ in range(8):
+                    byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)  # noqa: PLW2901 - the register is shifted in place
+                _TABLE.append(byte)
+        crc ^= 0xFFFFFFFF
+        for byte in data:
+            crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+        return crc ^ 0xFFFFFFFF
+
+
+def crc32c(data: bytes, crc: int = 0) -> int:
+    """Return the CRC of the bytes that `crc` covers followed by `data`. The interpreter lock is released meanwhile."""
+    return int(_extend(crc, data))
+
+
+def crc32c_zeros(count: int, crc: int = 0) -> int:
+    """Return the CRC of the bytes that `crc` covers followed by `count` zero bytes, in O(log count): holes are not read."""
+    # Appending a zero byte is a linear map of the register over GF(2); its powers of two are found by squaring.
+    register = crc ^ 0xFFFFFFFF
+    operator = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # the map of one zero bit
+    for _ in range(3):
+        operator = _square(operator)
+    while count:
+        if count & 1:
+            register = _apply(operator, register)
+        operator = _square(operator)
+        count >>= 1
+    return register ^ 0xFFFFFFFF
+
+
+def _apply(operator: list[int], vector: int) -> int:
+    result = 0
+    for column in operator:
+        if vector & 1:
+            result ^= column
+        vector >>= 1
+    return result
+
+
+def _square(operator: list[int]) -> list[int]:
+    return [_apply(operator, column) for column in operator]

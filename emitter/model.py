@@ -1,0 +1,70 @@
+"""The content of an object file, before any format: sections, symbols, and references between sections.
+
+`emitter.emit` and the symbol styles build it; `emitter.splice` lays it out on the stub of a target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.layout import Copy
+
+__all__ = ["ObjectModel", "Reference", "Section", "Symbol", "Visibility"]
+
+Visibility = Literal["default", "protected", "hidden"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """An allocated section of `size` bytes.
+
+    Its content is `data`; or the pack, if `holds_pack`; or else zero bytes with `copies` (offsets relative to the section) put over them. `bulk_offset`
+    is the offset in the section that wants a fast file offset (`layout.bulk_alignment`). `large` asks for the target's large-data flags,
+    `retain` for protection against --gc-sections.
+    """
+
+    name: str
+    kind: Literal["rodata", "data", "note"]
+    size: int
+    alignment: int
+    data: bytes | None = None
+    copies: tuple[Copy, ...] = ()
+    holds_pack: bool = False
+    bulk_offset: int = 0
+    large: bool = False
+    retain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbol:
+    """A global symbol at `value` bytes into section number `section`, or the absolute number `value` if that is None."""
+
+    name: str
+    section: int | None
+    value: int
+    size: int
+    type: Literal["object", "notype"] = "object"
+    visibility: Visibility = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A field of pointer width at `offset` of section `section`: start of section `to` plus `addend`, minus the field's own address."""
+
+    section: int
+    offset: int
+    to: int
+    addend: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectModel:
+    """Everything that an object file holds beside what its stub says about the target."""
+
+    sections: Sequence[Section]
+    symbols: Sequence[Symbol]
+    references: Sequence[Reference] = ()

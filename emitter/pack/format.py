@@ -1,0 +1,182 @@
+"""The records of the pack, described once.
+
+A record is a table of fields; its size, its `struct` format, the C declarations in emitter.h and the tables of docs/pack-format.md all
+come from here. docs/pack-format.md is the normative text.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "BYTE_ORDER_MARK",
+    "DIMS",
+    "DIRECTORY_ENTRY",
+    "HEADER",
+    "HEADER_CRC_OFFSET",
+    "KNOWN_INCOMPATIBLE",
+    "MAGIC",
+    "METADATA",
+    "PAYLOAD",
+    "RECORDS",
+    "STRINGS",
+    "TENSOR",
+    "VERSION_MAJOR",
+    "VERSION_MINOR",
+    "Field",
+    "Record",
+]
+
+# As in PNG: a byte above 0x7f, CR LF, ctrl-Z and a lone LF, so that a transfer in text mode breaks the magic.
+MAGIC = b"\x89EMT\r\n\x1a\n"
+BYTE_ORDER_MARK = 0x01020304
+VERSION_MAJOR = 0
+VERSION_MINOR = 1
+
+# Feature bits that a reader of this version understands. A reader refuses a pack with any other incompatible bit.
+KNOWN_INCOMPATIBLE = 0
+
+_STRUCT_CODE = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
+_SIZE = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
+
+
+class Field(NamedTuple):
+    """One field. `type` is u8, u16, u32, u64 or i64, in the pack's byte order; `count` > 1 makes it an array."""
+
+    name: str
+    type: str
+    doc: str
+    count: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return _SIZE[self.type] * self.count
+
+
+class Record(NamedTuple):
+    """A fixed-size record: fields without gaps, each naturally aligned. `kind` is the table's number in the directory."""
+
+    name: str
+    kind: int
+    doc: str
+    fields: tuple[Field, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record as this version writes it."""
+        return sum(field.size for field in self.fields)
+
+    @property
+    def struct_format(self) -> str:
+        """The format for `struct`, without the byte-order character. Reserved fields are pad bytes: written as zero."""
+        return "".join(
+            f"{field.size}x" if field.name.startswith("reserved")
+            else f"{field.size}s" if field.type == "u8" and field.count > 1
+            else f"{field.count if field.count > 1 else ''}{_STRUCT_CODE[field.type]}"
+            for field in self.fields
+        )
+
+    def offset(self, name: str) -> int:
+        """Byte offset of a field in the record."""
+        position = 0
+        for field in self.fields:
+            if field.name == name:
+                return position
+            position += field.size
+        raise KeyError(name)
+
+
+HEADER = Record(
+    "header",
+    0,
+    "The first bytes of a pack.",
+    (
+        Field("magic", "u8", "89 45 4D 54 0D 0A 1A 0A", 8),
+        Field("byte_order", "u32", "0x01020304 in the pack's byte order"),
+        Field("version_major", "u16", "readers refuse another major version"),
+        Field("version_minor", "u16", "informative"),
+        Field("header_size", "u32", "bytes of this header; a later version may append fields"),
+        Field("header_crc32c", "u32", "CRC-32C of the first header_size bytes, with this field taken as zero"),
+        Field("total_size", "u64", "bytes of the pack, from the magic to the end of the last payload"),
+        Field("index_size", "u32", "bytes before the payloads: header, directory and tables; a multiple of 8"),
+        Field("index_crc32c", "u32", "CRC-32C of the bytes from header_size up to index_size"),
+        Field("compatible_features", "u64", "feature bits that a reader may ignore"),
+        Field("incompatible_features", "u64", "feature bits that a reader must know, or refuse the pack"),
+        Field("schema_hash", "u64", "see Schema hash"),
+        Field("model_version_offset", "u32", "offset of the user's version string in the pack"),
+        Field("model_version_length", "u32", "its bytes, without the NUL"),
+        Field("metadata_first", "u32", "first metadata record of the package"),
+        Field("metadata_count", "u32", "metadata records of the package"),
+        Field("directory_offset", "u32", "offset of the directory; a multiple of 8"),
+        Field("directory_count", "u32", "directory entries"),
+        Field("directory_record_size", "u32", "bytes of a directory entry; a multiple of 8, at least 16"),
+        Field("alignment", "u32", "the largest alignment of a payload: what the pack's first byte must be aligned to in memory"),
+        Field("reserved", "u8", "zero", 32),
+    ),
+)
+
+DIRECTORY_ENTRY = Record(
+    "table",
+    0,
+    "One entry of the directory: where a table is. A reader skips kinds that it does not know; a kind occurs once.",
+    (
+        Field("kind", "u32", "which table"),
+        Field("record_size", "u32", "bytes from one record to the next; a later version may append fields to a record"),
+        Field("offset", "u32", "offset of the first record in the pack; a multiple of 8"),
+        Field("count", "u32", "records"),
+    ),
+)
+
+PAYLOAD = Record(
+    "payload",
+    1,
+    "A run of bytes after the index. In ascending order of offset, without overlap; equal payloads are stored once.",
+    (
+        Field("offset", "u64", "offset in the pack; a multiple of alignment"),
+        Field("size", "u64", "bytes"),
+        Field("alignment", "u32", "a power of two, at most 2097152"),
+        Field("crc32c", "u32", "CRC-32C of the bytes"),
+    ),
+)
+
+TENSOR = Record(
+    "tensor",
+    2,
+    "A named tensor. Sorted by the bytes of the name, ascending; names are unique.",
+    (
+        Field("name_offset", "u32", "offset of the name in the pack: UTF-8, followed by a NUL"),
+        Field("name_length", "u32", "its bytes, without the NUL; 1 to 65535"),
+        Field("dtype_code", "u8", "DLDataTypeCode of DLPack"),
+        Field("dtype_bits", "u8", "bits of one lane"),
+        Field("dtype_lanes", "u16", "lanes of one element"),
+        Field("encoding", "u16", "0: elements of the dtype; else a block format, see Encodings"),
+        Field("ndim", "u16", "dimensions; 0 to 64"),
+        Field("payload", "u32", "index of its payload record"),
+        Field("shape_offset", "u32", "offset of int64[ndim] in the pack, a multiple of 8; 0 if ndim is 0"),
+        Field("strides_offset", "u32", "offset of int64[ndim], in elements, row-major; 0 if ndim is 0"),
+        Field("metadata_first", "u32", "first metadata record of the tensor"),
+        Field("metadata_count", "u32", "metadata records of the tensor"),
+        Field("reserved", "u8", "zero", 4),
+    ),
+)
+
+METADATA = Record(
+    "metadata",
+    3,
+    "A key and a value, both UTF-8 followed by a NUL. Within one owner sorted by the bytes of the key; keys are unique.",
+    (
+        Field("key_offset", "u32", "offset of the key in the pack"),
+        Field("key_length", "u32", "its bytes, without the NUL"),
+        Field("value_offset", "u32", "offset of the value in the pack"),
+        Field("value_length", "u32", "its bytes, without the NUL"),
+    ),
+)
+
+DIMS = Record("dim", 4, "The pool of shapes and strides.", (Field("value", "i64", "an extent or a stride"),))
+
+STRINGS = Record("string", 5, "The pool of strings; a record is one byte.", (Field("byte", "u8", "a byte of UTF-8, or NUL"),))
+
+RECORDS: tuple[Record, ...] = (HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS)
+
+HEADER_CRC_OFFSET = HEADER.offset("header_crc32c")

@@ -1,0 +1,1 @@
+"""The targets, and the names that people type for them."""

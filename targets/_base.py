@@ -1,0 +1,89 @@
+"""What a target is: one literal of facts, no behaviour.
+
+Each file beside this one holds one `TARGET`; the name of the file is the name of the target with `-` written as `_`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Attributes", "LargeData", "Property", "Target"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """The section of build attributes that objects and images of a CPU carry, stating the ABI and the lowest ISA of the family.
+
+    `p_type` is the program header that images have for it (PT_ARM_ATTRIBUTES, PT_RISCV_ATTRIBUTES), None where there is none.
+    """
+
+    section: str
+    sh_type: int
+    contents: bytes
+    p_type: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """A GNU property of 4 bytes in `.note.gnu.property`: features that this data does not stand in the way of."""
+
+    pr_type: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeData:
+    """Where data goes that is out of reach for the small code model: section name and its extra `sh_flags`."""
+
+    section: str
+    sh_flags: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A platform that artefacts are made for. Sizes in bytes, widths in bits; numbers are as the ELF specification names them.
+
+    `reach` is the distance that code of the default code model spans between itself and data: an object whose payload exceeds it
+    cannot be linked in the ordinary way. `max_image_size` is what fits the address space of a process with 32-bit pointers.
+    `relocation_relative` are the relocation types that write "symbol minus place" into a field of pointer width at the place: one
+    type, or an (add, subtract) pair.
+    """
+
+    name: str
+    description: str
+    tier: Literal[1, 2, 3]
+    psabi: str
+    llvm_triple: str
+    data_layout: str
+    object_format: Literal["elf"] = "elf"
+    byte_order: Literal["little", "big"] = "little"
+    pointer_width: Literal[32, 64] = 64
+    e_machine: int
+    e_flags_object: int = 0
+    e_flags_image: int = 0
+    ei_osabi: int = 0
+    # Passed to LLVM, always: its own defaults differ from what the platform links with.
+    cpu: str
+    features: str = ""
+    abi_name: str = ""
+    relocation_model: Literal["pic"] = "pic"
+    code_model: Literal["small", "medium"] = "small"
+    max_page_size: int
+    hash_word_size: Literal[4, 8] = 4
+    properties: tuple[Property, ...] = ()
+    attributes: Attributes | None = None
+    large_data: LargeData | None = None
+    reach: int = 1 << 31
+    max_image_size: int | None = None
+    relocation_relative: tuple[int, ...]
+    symbol_prefix: str = ""
+    object_suffix: str = ".o"
+    archive_suffix: str = ".a"
+    image_suffix: str = ".so"
+    library_prefix: str = "lib"
+    # Names of the emulators that run programs of this target on another host; empty where none is known.
+    emulators: tuple[str, ...] = ()
+    # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "android-api" (aarch64-linux-android24), or None.
+    version_kind: Literal["glibc", "android-api"] | None = None
+    device_code: bool = False  # carries programs for a GPU beside the constants
