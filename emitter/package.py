@@ -161,11 +161,21 @@ class Package:
         self.metadata: dict[str, str] = dict(metadata or {})
         self.model_version = model_version
         self._tensors: dict[str, Tensor] = {}
+        self._files: dict[str, None] = {}
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of all files that were read for this package, in order: what its outputs depend on."""
+        return list(self._files)
 
     @property
     def tensors(self) -> list[Tensor]:
         """The tensors, in source order."""
         return list(self._tensors.values())
+
+    def note_file(self, path: str) -> None:
+        """Record that the package depends on the file at `path`; `add` does so for the source of each tensor."""
+        self._files[path] = None
 
     def add(self, tensor: Tensor) -> None:
         """Add a tensor; raise InputError for a name that is taken, UsageError for one that cannot be written."""
@@ -179,6 +189,8 @@ class Package:
                 hint="write PREFIX=FILE for one of the inputs to put PREFIX before its names",
             )
         self._tensors[tensor.name] = tensor
+        if isinstance(tensor.extent.source, FileSource):
+            self.note_file(tensor.extent.source.path)
 
     def add_input(self, argument: str | os.PathLike[str], *, prefix: str = "", keep_metadata: bool = False) -> None:
         """Add every tensor of a file (safetensors, its index, .npy, .npz, .pack; recognised by content), or one `raw:FILE`.
