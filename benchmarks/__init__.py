@@ -1,0 +1,1 @@
+"""Measurements, and the script that makes their input."""

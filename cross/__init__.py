@@ -1,0 +1,1 @@
+"""Compilers and emulators for the targets, and programs to run on them."""
