@@ -6,16 +6,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emitter.layout import Copy
 
-__all__ = ["ObjectModel", "Reference", "Section", "Symbol", "Visibility"]
+__all__ = ["ObjectModel", "Reference", "Section", "Symbol", "TensorSymbol", "Visibility"]
 
 Visibility = Literal["default", "protected", "hidden"]
+
+
+class TensorSymbol(NamedTuple):
+    """The symbol `name` for the tensor `tensor`: `size` bytes at `offset` in the pack."""
+
+    name: str
+    tensor: str
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
