@@ -1,8 +1,8 @@
 """The encoding of ELF: constants, records, string and hash tables, notes.
 
-Source: System V gABI, chapters 4 and 5 (https://gabi.xinuos.com), and the GNU extensions of glibc's `elf.h`. Names are the
-specification's. Whoever writes ELF (`emitter.image.elf`, `emitter.splice.elf`) packs its records here; `emitter.check` reads them back
-without this module.
+Source: System V gABI, chapters 4 and 5 (https://gabi.xinuos.com), and the GNU extensions of glibc's `elf.h`. Names are
+the specification's. Whoever writes ELF (`emitter.image.elf`, `emitter.splice.elf`) packs its records here;
+`emitter.check` reads them back without this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
 PT_GNU_STACK, PT_GNU_RELRO, PT_GNU_PROPERTY = 0x6474E551, 0x6474E552, 0x6474E553
 PF_X, PF_W, PF_R = 1, 2, 4
 
-SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS, SHT_REL = range(10)
+SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS = range(9)
+SHT_REL = 9
 SHT_DYNSYM, SHT_SYMTAB_SHNDX, SHT_GNU_HASH = 11, 18, 0x6FFFFFF6
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_INFO_LINK, SHF_GNU_RETAIN = 0x1, 0x2, 0x4, 0x40, 0x200000
 SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_XINDEX = 0, 0xFF00, 0xFFF1, 0xFFFF
@@ -47,7 +48,7 @@ EMITTER_OWNER = b"emitter\0"
 
 
 class Ehdr(NamedTuple):
-    """The file header, without what follows from the class: `e_ident` but its ABI byte, `e_version`, `e_entry`, and record sizes."""
+    """The file header, without what follows from the class, and without the fields that never differ."""
 
     e_type: int
     e_machine: int
@@ -105,7 +106,7 @@ _SYM32_ORDER = itemgetter(0, 4, 5, 1, 2, 3)  # st_value and st_size stand after 
 
 
 class Encoding:
-    """The records of one class (`pointer_width` 32 or 64 bits) in one byte order. Made once; nothing else asks for the class."""
+    """The records of one class (`pointer_width` 32 or 64 bits) in one byte order."""
 
     def __init__(self, pointer_width: int, byte_order: ByteOrder) -> None:
         self.pointer_width = pointer_width
@@ -123,15 +124,18 @@ class Encoding:
         self._rela = Struct(f"{self.order}2{word}{word.lower()}")
         self._rel = Struct(f"{self.order}2{word}")
         self.ehdr_size, self.phdr_size, self.shdr_size = self._ehdr.size, self._phdr.size, self._shdr.size
-        self.sym_size, self.dyn_size, self.rela_size, self.rel_size = self._sym.size, self._dyn.size, self._rela.size, self._rel.size
+        self.sym_size, self.dyn_size = self._sym.size, self._dyn.size
+        self.rela_size, self.rel_size = self._rela.size, self._rel.size
 
     def ehdr(self, header: Ehdr) -> bytes:
         """Pack the file header. A file without program headers says 0 for their size, as compilers write it."""
+        ei_class = ELFCLASS64 if self.is_64 else ELFCLASS32
+        ei_data = ELFDATA2LSB if self.byte_order == "little" else ELFDATA2MSB
         return self._ehdr.pack(
-            ELFMAG, ELFCLASS64 if self.is_64 else ELFCLASS32, ELFDATA2LSB if self.byte_order == "little" else ELFDATA2MSB,
-            EV_CURRENT, header.ei_osabi, 0, header.e_type, header.e_machine, EV_CURRENT, 0, header.e_phoff, header.e_shoff,
-            header.e_flags, self.ehdr_size, self.phdr_size if header.e_phnum else 0, header.e_phnum, self.shdr_size,
-            header.e_shnum, header.e_shstrndx,
+            ELFMAG, ei_class, ei_data, EV_CURRENT, header.ei_osabi, 0,
+            header.e_type, header.e_machine, EV_CURRENT, 0, header.e_phoff, header.e_shoff, header.e_flags,
+            self.ehdr_size, self.phdr_size if header.e_phnum else 0, header.e_phnum,
+            self.shdr_size, header.e_shnum, header.e_shstrndx,
         )  # fmt: skip
 
     def phdr(self, header: Phdr) -> bytes:
@@ -170,20 +174,22 @@ class Encoding:
         return pack(f"{self.order}{len(values)}I", *values)
 
     def note(self, owner: bytes, n_type: int, desc: bytes, alignment: int = 4) -> bytes:
-        """Pack a note. `owner` ends with its NUL; name and descriptor are padded to `alignment`, that of the section."""
+        """Pack a note. `owner` ends with its NUL; name and descriptor are padded to the section's `alignment`."""
         name = _pad(self.u32(len(owner), len(desc), n_type) + owner, alignment)
         return name + _pad(desc, alignment)
 
     def properties(self, properties: Iterable[tuple[int, int]]) -> bytes:
-        """Pack the NT_GNU_PROPERTY_TYPE_0 note of 4-byte properties (pr_type, value); its alignment is the word size."""
+        """Pack the NT_GNU_PROPERTY_TYPE_0 note of 4-byte properties (pr_type, value), aligned to the word size."""
         desc = b"".join(_pad(self.u32(pr_type, 4, value), self.word_size) for pr_type, value in sorted(properties))
         return self.note(b"GNU\0", NT_GNU_PROPERTY_TYPE_0, desc, self.word_size)
 
     def pack_note(self, offset: int, size: int, version_major: int, version_minor: int) -> bytes:
-        """Pack the note that finds a pack; alignment 4 in every file, so that all readers see the descriptor at `PACK_NOTE_DESC`.
+        """Pack the note that finds a pack. Its alignment is 4 in both classes.
 
-        The descriptor: the pack's place relative to the descriptor's first byte (signed) and the pack's size, both of pointer
-        width; the pack's version, major << 16 | minor, and zero, both 32 bits. In an object `offset` is written by a relocation.
+        The descriptor: the pack's place relative to the descriptor's first byte (signed) and the pack's size, both of
+        pointer width; the pack's version, major << 16 | minor, and zero, both 32 bits. In an object a relocation writes
+        the place. With the alignment 8 that the 64-bit class allows, readers disagree where a descriptor begins, and a
+        linker that merges the note with a 4-aligned build id would spoil both.
         """
         mask = (1 << self.pointer_width) - 1
         desc = self.words(offset & mask, size) + self.u32(version_major << 16 | version_minor, 0)
@@ -208,7 +214,7 @@ class Encoding:
         nbuckets = bucket_count(count)
         hashes = [gnu_hash(name) for name in names]
         order = sorted(range(count), key=[value % nbuckets for value in hashes].__getitem__)
-        # A Bloom filter of at least 12 bits a symbol, two of them set: about 1 in 40 of the names that are not there passes.
+        # A Bloom filter of at least 12 bits a symbol, two of them set: 1 in 40 of the names that are not there passes.
         width = self.pointer_width
         bloom_size = 1 << (max(count * 12 - 1, 0) // width).bit_length()
         bloom = [0] * bloom_size
@@ -225,8 +231,8 @@ class Encoding:
             chain[position] = value & ~1
         if count:
             chain[-1] |= 1
-        table = self.u32(nbuckets, 1, bloom_size, _BLOOM_SHIFT) + self.words(*bloom) + self.u32(*buckets) + self.u32(*chain)
-        return order, table
+        header = self.u32(nbuckets, 1, bloom_size, _BLOOM_SHIFT)
+        return order, header + self.words(*bloom) + self.u32(*buckets, *chain)
 
 
 _BLOOM_SHIFT = 26
