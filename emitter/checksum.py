@@ -14,9 +14,10 @@ except ImportError:  # no wheel for this machine: slow, and enough to check a he
     def _extend(crc: int, data: bytes) -> int:
         if not _TABLE:
             for byte in range(256):
+                register = byte
                 for _ in range(8):
-                    byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)  # noqa: PLW2901 - the register is shifted in place
-                _TABLE.append(byte)
+                    register = register >> 1 ^ (_POLYNOMIAL if register & 1 else 0)
+                _TABLE.append(register)
         crc ^= 0xFFFFFFFF
         for byte in data:
             crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
@@ -29,7 +30,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def crc32c_zeros(count: int, crc: int = 0) -> int:
-    """Return the CRC of the bytes that `crc` covers followed by `count` zero bytes, in O(log count): holes are not read."""
+    """Return the CRC of the bytes that `crc` covers followed by `count` zero bytes, in O(log count)."""
     # Appending a zero byte is a linear map of the register over GF(2); its powers of two are found by squaring.
     register = crc ^ 0xFFFFFFFF
     operator = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # the map of one zero bit

@@ -1,7 +1,7 @@
 """Element types: DLPack's (code, bits, lanes), and the names that other formats give them.
 
-Source: `DLDataTypeCode` and `DLDataType` of dlpack.h 1.1; the `Dtype` enumeration of safetensors 0.8. One table serves the inputs, the
-pack, the loaders and the generated headers.
+Source: `DLDataTypeCode` and `DLDataType` of dlpack.h 1.1; the `Dtype` enumeration of safetensors 0.8. One table serves
+the inputs, the pack, the loaders and the generated headers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DType(NamedTuple):
 
     @property
     def swap_unit(self) -> int:
-        """Bytes that change places when the byte order changes: one lane, or one component of a complex lane; 1 if none do."""
+        """Bytes that change places with the byte order: a lane, or a component of a complex lane; 1 if none do."""
         if self.bits % 8:
             return 1
         unit = self.bits // 8
@@ -49,7 +49,16 @@ class DType(NamedTuple):
 
 # DLDataTypeCode
 INT, UINT, FLOAT, OPAQUE_HANDLE, BFLOAT, COMPLEX, BOOL = range(7)
-FLOAT8_E3M4, FLOAT8_E4M3, FLOAT8_E4M3B11FNUZ, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU = range(7, 15)
+(
+    FLOAT8_E3M4,
+    FLOAT8_E4M3,
+    FLOAT8_E4M3B11FNUZ,
+    FLOAT8_E4M3FN,
+    FLOAT8_E4M3FNUZ,
+    FLOAT8_E5M2,
+    FLOAT8_E5M2FNUZ,
+    FLOAT8_E8M0FNU,
+) = range(7, 15)
 FLOAT6_E2M3FN, FLOAT6_E3M2FN, FLOAT4_E2M1FN = range(15, 18)
 
 

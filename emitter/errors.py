@@ -20,8 +20,8 @@ __all__ = [
 class EmitterError(Exception):
     """Base of every error that this package raises on purpose.
 
-    `what` is one clause; `where` names a file, a tensor or a field (with a byte offset where there is one); `expected` and `actual`
-    are values as the user would write them; `hint` says what to do.
+    `what` is one clause; `where` names a file, a tensor or a field (with a byte offset where there is one); `expected`
+    and `actual` are values as the user would write them; `hint` says what to do.
     """
 
     def __init__(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from emitter.package import Extent
 
-__all__ = ["BULK_ALIGNMENTS", "BUILD_ID_SIZE", "Copy", "FilePlan", "Piece", "align_up", "bulk_alignment", "identifier"]
+__all__ = ["BUILD_ID_SIZE", "BULK_ALIGNMENTS", "Copy", "FilePlan", "Piece", "align_up", "bulk_alignment", "identifier"]
 
-# File offsets at which copying is fast: (payload bytes from which it is worth the padding, alignment). An optimisation only: strip and
-# `ld -r` move the payload, and no reader relies on it.
+# File offsets at which copying is fast: (payload bytes from which it is worth the padding, alignment). An optimisation
+# only: strip and `ld -r` move the payload, and no reader relies on it.
 BULK_ALIGNMENTS = ((64 << 20, 2 << 20), (1 << 20, 64 << 10))
 
 BUILD_ID_SIZE = 20
@@ -53,7 +53,8 @@ class Piece:
 class Copy:
     """A payload on its way: `size` bytes at the file offset `offset`, made from an extent.
 
-    `swap_unit` is the bytes that change places within each unit, 1 for none. `shape` and `item_bits` describe the elements for a transposition.
+    `swap_unit` is the bytes that change places within each unit, 1 for none. `shape` and `item_bits` describe the
+    elements for a transposition.
     """
 
     offset: int
@@ -68,7 +69,7 @@ class Container(Protocol):
     """What a pack is written as: `.pack` itself, an object, an archive, an image."""
 
     def plan(self, file_offset: int) -> FilePlan:
-        """Return the plan of the container when its first byte is at `file_offset` of the output (not 0 inside an archive)."""
+        """Return the plan of the container when its first byte is at `file_offset` of the output."""
         ...
 
 
@@ -76,9 +77,10 @@ class Container(Protocol):
 class FilePlan:
     """All offsets of an output file.
 
-    `pieces` are ascending; pieces, the index and the copies do not overlap; what none of them covers is zero. `pack_offset` is where
-    the pack's index goes, when its checksums are known; None if the file holds no pack. `build_id_offset` is where the first
-    `BUILD_ID_SIZE` bytes of the SHA-256 over all pieces (with zeros there) and the index go; None if there is no build id.
+    `pieces` are ascending; pieces, the index and the copies do not overlap; what none of them covers is zero.
+    `pack_offset` is where the pack's index goes, when its checksums are known; None if the file holds no pack.
+    `build_id_offset` is where the first `BUILD_ID_SIZE` bytes of the SHA-256 over all pieces (with zeros there) and the
+    index go; None if there is no build id.
     """
 
     size: int

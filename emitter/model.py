@@ -31,9 +31,10 @@ class TensorSymbol(NamedTuple):
 class Section:
     """An allocated section of `size` bytes.
 
-    Its content is `data`; or the pack, if `holds_pack`; or else zero bytes with `copies` (offsets relative to the section) put over them. `bulk_offset`
-    is the offset in the section that wants a fast file offset (`layout.bulk_alignment`). `large` asks for the target's large-data flags,
-    `retain` for protection against --gc-sections.
+    Its content is `data`; or the pack, if `holds_pack`; or else zero bytes with `copies` (offsets relative to the
+    section) put over them. `bulk_offset` is the offset in the section that wants a fast file offset
+    (`layout.bulk_alignment`). `large` asks for the target's large-data flags, `retain` for protection against
+    --gc-sections.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbol:
-    """A global symbol at `value` bytes into section number `section`, or the absolute number `value` if that is None."""
+    """A global symbol `value` bytes into section number `section`, or the absolute number `value` if that is None."""
 
     name: str
     section: int | None
@@ -62,7 +63,10 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A field of pointer width at `offset` of section `section`: start of section `to` plus `addend`, minus the field's own address."""
+    """A field of pointer width at `offset` of section `section`.
+
+    It holds the start of section `to`, plus `addend`, minus the address of the field itself.
+    """
 
     section: int
     offset: int

@@ -1,4 +1,4 @@
-"""What the user ships: a package of named tensors, whose bytes stay where they are until they are written to the output."""
+"""What the user ships: a package of named tensors, whose bytes stay where they are until they are written."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MAX_ALIGNMENT = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A regular file, identified when it is first seen. Its bytes are read later; `open` refuses a file that has changed since.
+    """A regular file, identified when it is first seen; `open` refuses a file that has changed since.
 
-    A descriptor is not kept, so that thousands of inputs do not meet the limit on open files; inputs are never mapped, since a file
-    that is truncated under a mapping kills the process.
+    A descriptor is not kept, so that thousands of inputs do not meet the limit on open files; inputs are never mapped,
+    since a file that is truncated under a mapping kills the process.
     """
 
     path: str
@@ -45,7 +45,9 @@ class FileSource:
             raise InputError(f"cannot open: {_reason(error)}", where=name) from error
         if not stat.S_ISREG(status.st_mode):
             raise InputError(
-                "not a regular file", where=name, hint="pipes, devices and directories cannot be inputs: write the bytes to a file first"
+                "not a regular file",
+                where=name,
+                hint="pipes, devices and directories cannot be inputs: write the bytes to a file first",
             )
         return cls(name, _identity(status))
 
@@ -113,8 +115,8 @@ class Inflate:
 class Extent:
     """`length` bytes of a source from `offset`, and what must be done to them on the way: nothing, in the fast case.
 
-    `byte_order` is that of the stored elements; whether they are swapped depends on the target. `fortran_order` says that the source
-    is column-major: it is transposed to row-major.
+    `byte_order` is that of the stored elements; whether they are swapped depends on the target. `fortran_order` says
+    that the source is column-major: it is transposed to row-major.
     """
 
     source: Source
@@ -129,8 +131,8 @@ class Extent:
 class Tensor:
     """A named, dense, row-major tensor. `alignment` (bytes, a power of two) None means the package's default.
 
-    `encoding` is 0 where the bytes are elements of `dtype`, else the code of a block format that DLPack cannot name; such bytes are
-    not checked against the shape, and loaders give them as bytes.
+    `encoding` is 0 where the bytes are elements of `dtype`, else the code of a block format that DLPack cannot name;
+    such bytes are not checked against the shape, and loaders give them as bytes.
     """
 
     name: str
@@ -193,8 +195,9 @@ class Package:
             self.note_file(tensor.extent.source.path)
 
     def add_input(self, argument: str | os.PathLike[str], *, prefix: str = "", keep_metadata: bool = False) -> None:
-        """Add every tensor of a file (safetensors, its index, .npy, .npz, .pack; recognised by content), or one `raw:FILE`.
+        """Add every tensor of a file that is recognised by content, or the bytes of `raw:FILE`.
 
+        Recognised are safetensors, the index of a sharded safetensors model, .npy, .npz and .pack.
         `prefix` is put before the tensors' names; for an input that holds one unnamed tensor it is the name.
         """
         from emitter.inputs import read_input
@@ -202,7 +205,9 @@ class Package:
         for tensor in read_input(os.fspath(argument), self, prefix=prefix, keep_metadata=keep_metadata):
             self.add(tensor)
 
-    def add_raw(self, name: str, data: bytes | bytearray | memoryview | os.PathLike[str], *, alignment: int | None = None) -> None:
+    def add_raw(
+        self, name: str, data: bytes | bytearray | memoryview | os.PathLike[str], *, alignment: int | None = None
+    ) -> None:
         """Add opaque bytes, or a file of them, as a uint8 tensor of one dimension."""
         if isinstance(data, (bytes, bytearray, memoryview)):
             view = memoryview(data)
@@ -233,7 +238,10 @@ def _check(tensor: Tensor) -> None:
         raise InputError("the name is not valid UTF-8", where=where) from error
     if not 0 < len(encoded) <= MAX_NAME_BYTES or b"\0" in encoded:
         raise InputError(
-            "the name cannot be written", where=where, expected=f"1 to {MAX_NAME_BYTES} bytes without NUL", actual=f"{len(encoded)} bytes"
+            "the name cannot be written",
+            where=where,
+            expected=f"1 to {MAX_NAME_BYTES} bytes without NUL",
+            actual=f"{len(encoded)} bytes",
         )
     if len(tensor.shape) > MAX_NDIM:
         raise InputError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=len(tensor.shape))
@@ -242,7 +250,10 @@ def _check(tensor: Tensor) -> None:
     alignment = tensor.alignment
     if alignment is not None and not (0 < alignment <= MAX_ALIGNMENT and alignment & (alignment - 1) == 0):
         raise UsageError(
-            "the alignment cannot be kept", where=where, expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=alignment
+            "the alignment cannot be kept",
+            where=where,
+            expected=f"a power of two, 1 to {MAX_ALIGNMENT}",
+            actual=alignment,
         )
 
 

@@ -13,9 +13,10 @@ __all__ = ["Attributes", "LargeData", "Property", "Target"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """The section of build attributes that objects and images of a CPU carry, stating the ABI and the lowest ISA of the family.
+    """The section of build attributes that objects and images of a CPU carry: the ABI and the lowest ISA of the family.
 
-    `p_type` is the program header that images have for it (PT_ARM_ATTRIBUTES, PT_RISCV_ATTRIBUTES), None where there is none.
+    `p_type` is the program header that images have for it (PT_ARM_ATTRIBUTES, PT_RISCV_ATTRIBUTES), None where there is
+    none.
     """
 
     section: str
@@ -42,12 +43,12 @@ class LargeData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A platform that artefacts are made for. Sizes in bytes, widths in bits; numbers are as the ELF specification names them.
+    """A platform that artefacts are made for. Sizes in bytes, widths in bits; ELF numbers by their specification names.
 
-    `reach` is the distance that code of the default code model spans between itself and data: an object whose payload exceeds it
-    cannot be linked in the ordinary way. `max_image_size` is what fits the address space of a process with 32-bit pointers.
-    `relocation_relative` are the relocation types that write "symbol minus place" into a field of pointer width at the place: one
-    type, or an (add, subtract) pair.
+    `reach` is the distance that code of the default code model spans between itself and data: an object whose payload
+    exceeds it cannot be linked in the ordinary way. `max_image_size` is what fits the address space of a process with
+    32-bit pointers. `relocation_relative` are the relocation types that write "symbol minus place" into a field of
+    pointer width at the place: one type, or an (add, subtract) pair.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Target:
     library_prefix: str = "lib"
     # Names of the emulators that run programs of this target on another host; empty where none is known.
     emulators: tuple[str, ...] = ()
-    # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "android-api" (aarch64-linux-android24), or None.
+    # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "android-api" (aarch64-linux-android24), or
+    # None.
     version_kind: Literal["glibc", "android-api"] | None = None
     device_code: bool = False  # carries programs for a GPU beside the constants

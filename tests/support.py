@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
-from emitter.package import BufferSource
 from emitter.pack.plan import plan_pack
+from emitter.package import BufferSource
 
 if TYPE_CHECKING:
     from emitter.package import ByteOrder, Package

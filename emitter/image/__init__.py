@@ -1,0 +1,1 @@
+"""Data-only shared libraries, written without a linker."""

@@ -1,7 +1,7 @@
 """The records of the pack, described once.
 
-A record is a table of fields; its size, its `struct` format, the C declarations in emitter.h and the tables of docs/pack-format.md all
-come from here. docs/pack-format.md is the normative text.
+A record is a table of fields; its size, its `struct` format, the C declarations in emitter.h and the tables of
+docs/pack-format.md all come from here. docs/pack-format.md is the normative text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Field(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A fixed-size record: fields without gaps, each naturally aligned. `kind` is the table's number in the directory."""
+    """A record: fields without gaps, each naturally aligned. `kind` is the number of its table in the directory."""
 
     name: str
     kind: int
@@ -71,8 +71,10 @@ class Record(NamedTuple):
     def struct_format(self) -> str:
         """The format for `struct`, without the byte-order character. Reserved fields are pad bytes: written as zero."""
         return "".join(
-            f"{field.size}x" if field.name.startswith("reserved")
-            else f"{field.size}s" if field.type == "u8" and field.count > 1
+            f"{field.size}x"
+            if field.name.startswith("reserved")
+            else f"{field.size}s"
+            if field.type == "u8" and field.count > 1
             else f"{field.count if field.count > 1 else ''}{_STRUCT_CODE[field.type]}"
             for field in self.fields
         )
@@ -111,7 +113,11 @@ HEADER = Record(
         Field("directory_offset", "u32", "offset of the directory; a multiple of 8"),
         Field("directory_count", "u32", "directory entries"),
         Field("directory_record_size", "u32", "bytes of a directory entry; a multiple of 8, at least 16"),
-        Field("alignment", "u32", "the largest alignment of a payload: what the pack's first byte must be aligned to in memory"),
+        Field(
+            "alignment",
+            "u32",
+            "the largest alignment of a payload: the pack's first byte is aligned to it in memory",
+        ),
         Field("reserved", "u8", "zero", 32),
     ),
 )
@@ -122,7 +128,7 @@ DIRECTORY_ENTRY = Record(
     "One entry of the directory: where a table is. A reader skips kinds that it does not know; a kind occurs once.",
     (
         Field("kind", "u32", "which table"),
-        Field("record_size", "u32", "bytes from one record to the next; a later version may append fields to a record"),
+        Field("record_size", "u32", "bytes from one record to the next; a later version may append fields"),
         Field("offset", "u32", "offset of the first record in the pack; a multiple of 8"),
         Field("count", "u32", "records"),
     ),
@@ -164,7 +170,7 @@ TENSOR = Record(
 METADATA = Record(
     "metadata",
     3,
-    "A key and a value, both UTF-8 followed by a NUL. Within one owner sorted by the bytes of the key; keys are unique.",
+    "A key and a value: UTF-8, followed by a NUL. Within one owner sorted by the bytes of the key; keys are unique.",
     (
         Field("key_offset", "u32", "offset of the key in the pack"),
         Field("key_length", "u32", "its bytes, without the NUL"),
@@ -175,7 +181,9 @@ METADATA = Record(
 
 DIMS = Record("dim", 4, "The pool of shapes and strides.", (Field("value", "i64", "an extent or a stride"),))
 
-STRINGS = Record("string", 5, "The pool of strings; a record is one byte.", (Field("byte", "u8", "a byte of UTF-8, or NUL"),))
+STRINGS = Record(
+    "string", 5, "The pool of strings; a record is one byte.", (Field("byte", "u8", "a byte of UTF-8, or NUL"),)
+)
 
 RECORDS: tuple[Record, ...] = (HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS)
 

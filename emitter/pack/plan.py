@@ -1,4 +1,4 @@
-"""Lays out a package as a pack: all offsets first, then the bytes of the index when the checksums of the payloads are known."""
+"""Lays out a package as a pack: all offsets first, then the index, when the checksums of the payloads are known."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ class PackPlan:
         for number, crc in enumerate(crcs):
             payload = self.payloads[number]
             record.pack_into(
-                index, self.payload_table + number * record.size, payload.offset, payload.size, self.payload_alignments[number], crc
+                index,
+                self.payload_table + number * record.size,
+                payload.offset,
+                payload.size,
+                self.payload_alignments[number],
+                crc,
             )
         word = struct.Struct(order + "I")
         word.pack_into(index, fmt.HEADER.offset("index_crc32c"), crc32c(bytes(index[fmt.HEADER.size :])))
@@ -68,8 +73,8 @@ def plan_pack(
 ) -> PackPlan:
     """Lay out `package` for a target of `byte_order`.
 
-    `alignment` (bytes, a power of two) is the default of each payload. `same_as` maps the name of a tensor to that of an earlier one
-    whose payload has been found to be the same bytes. Raises LayoutError when the index exceeds 4 GiB.
+    `alignment` (bytes, a power of two) is the default of each payload. `same_as` maps the name of a tensor to that of
+    an earlier one whose payload has been found to be the same bytes. Raises LayoutError when the index exceeds 4 GiB.
     """
     tensors = package.tensors
     same_as = same_as or {}
@@ -140,13 +145,16 @@ def plan_pack(
     index = bytearray(index_size)
     struct.pack_into(
         order + fmt.HEADER.struct_format, index, 0,
-        fmt.MAGIC, fmt.BYTE_ORDER_MARK, fmt.VERSION_MAJOR, fmt.VERSION_MINOR, fmt.HEADER.size, 0, total_size, index_size, 0, 0, 0, schema,
+        fmt.MAGIC, fmt.BYTE_ORDER_MARK, fmt.VERSION_MAJOR, fmt.VERSION_MINOR, fmt.HEADER.size, 0,
+        total_size, index_size, 0, 0, 0, schema,
         offsets[4] + model_version[0], model_version[1], *package_metadata,
         fmt.HEADER.size, len(_TABLES), fmt.DIRECTORY_ENTRY.size, pack_alignment,
     )  # fmt: skip
     entry = struct.Struct(order + fmt.DIRECTORY_ENTRY.struct_format)
     for number, table in enumerate(_TABLES):
-        entry.pack_into(index, fmt.HEADER.size + number * entry.size, table.kind, table.size, offsets[number], counts[number])
+        entry.pack_into(
+            index, fmt.HEADER.size + number * entry.size, table.kind, table.size, offsets[number], counts[number]
+        )
     at_dims, at_strings = offsets[3], offsets[4]
     tensor_record = struct.Struct(order + fmt.TENSOR.struct_format)
     for number, record in enumerate(records):
@@ -159,12 +167,27 @@ def plan_pack(
     metadata_record = struct.Struct(order + fmt.METADATA.struct_format)
     for number, (key, key_length, value, value_length) in enumerate(metadata):
         metadata_record.pack_into(
-            index, offsets[2] + number * metadata_record.size, at_strings + key, key_length, at_strings + value, value_length
+            index,
+            offsets[2] + number * metadata_record.size,
+            at_strings + key,
+            key_length,
+            at_strings + value,
+            value_length,
         )
     struct.pack_into(f"{order}{len(dims.values)}q", index, at_dims, *dims.values)
     index[at_strings : at_strings + len(strings.data)] = strings.data
     return PackPlan(
-        byte_order, total_size, pack_alignment, payload_start, payloads, alignments, number_of, schema, bytes(index), index_size, offsets[0]
+        byte_order,
+        total_size,
+        pack_alignment,
+        payload_start,
+        payloads,
+        alignments,
+        number_of,
+        schema,
+        bytes(index),
+        index_size,
+        offsets[0],
     )
 
 
@@ -177,7 +200,11 @@ def schema_hash(tensors: Sequence[Tensor]) -> int:
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
         dtype, shape = tensor.dtype, tensor.shape
         digest.update(struct.pack("<I", len(name)) + name)
-        digest.update(struct.pack(f"<BBHHH{len(shape)}q", dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(shape), *shape))
+        digest.update(
+            struct.pack(
+                f"<BBHHH{len(shape)}q", dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(shape), *shape
+            )
+        )
     digest.update(struct.pack("<Q", 0))  # modules
     return int.from_bytes(digest.digest()[:8], "little")
 
@@ -226,7 +253,9 @@ def row_major_strides(shape: tuple[int, ...]) -> list[int]:
     return strides[::-1]
 
 
-def _add_metadata(records: list[tuple[int, int, int, int]], strings: _Strings, metadata: Mapping[str, str]) -> tuple[int, int]:
+def _add_metadata(
+    records: list[tuple[int, int, int, int]], strings: _Strings, metadata: Mapping[str, str]
+) -> tuple[int, int]:
     first = len(records)
     for key, value in sorted((key.encode(), value.encode()) for key, value in metadata.items()):
         records.append((*strings.add_bytes(key), *strings.add_bytes(value)))

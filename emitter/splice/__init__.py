@@ -1,0 +1,1 @@
+"""Objects and archives: a stub that LLVM made, with sections and symbols spliced in."""

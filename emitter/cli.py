@@ -1,0 +1,271 @@
+"""The command. Exit status: 0 done, 1 findings, 2 error or misuse, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from emitter import __version__
+from emitter.errors import EmitterError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["main"]
+
+EXIT_DONE = 0
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+_EPILOG = """\
+inputs, recognised by content: safetensors (and the index of a sharded model), .npy, .npz, .pack;
+raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input that holds one, and goes
+before the names of an input that holds several.
+An argument @FILE is replaced by the lines of FILE, one argument a line.
+
+other commands: emitter targets, emitter header; each has --help. A file that is called like a command is
+written ./targets.
+
+exit status: 0 done, 2 error or misuse, 130 interrupted
+
+example: emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.so
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are ours, and whose argument files may have blank lines."""
+
+    def error(self, message: str) -> None:  # type: ignore[override] # it raises, as the original exits
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        return [arg_line] if arg_line.strip() else []
+
+
+def _new_parser(prog: str, description: str, epilog: str | None = None) -> _Parser:
+    parser = _Parser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        fromfile_prefix_chars="@",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's arguments) and return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not arguments:
+            _emit_parser().print_help()
+            return EXIT_DONE
+        name = arguments[0]
+        command = _COMMANDS.get(name)
+        return command(arguments[1:]) if command else _emit(arguments)
+    except EmitterError as error:
+        _report(error, as_json="--json" in arguments)
+        return EXIT_ERROR
+    except BrokenPipeError:
+        # The reader of our output has gone: nothing more can be said to it, and the interpreter must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("emitter: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _report(error: EmitterError, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"schema": "emitter.error/1", "errors": [error.to_json()]})
+    else:
+        print(_printable(f"emitter: error: {error}"), file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    """Return `text` without control characters: a name from a hostile file must not drive the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
+
+
+def _print_json(document: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps(document, indent=1))
+
+
+def _emit_parser() -> _Parser:
+    from emitter.options import FORMATS
+
+    parser = _new_parser(
+        "emitter", "Turn constants into objects, archives and shared libraries for any target.", _EPILOG
+    )
+    add = parser.add_argument
+    add("inputs", nargs="*", metavar="INPUT", help="[NAME=]FILE or [NAME=]raw:FILE")
+    add("-o", dest="output", metavar="FILE", help="output; may hold {target}, {triple} and {lib}")
+    add(
+        "--target",
+        action="append",
+        metavar="T",
+        help="platform, as its own tools name it (default: native); may be repeated",
+    )
+    add("--emit", choices=FORMATS, help="what to write, where the suffix of -o does not say it")
+    add("--raw", action="store_true", help="take every input as raw bytes, as raw:FILE does")
+    add("--name", metavar="SYMBOL", help="symbol of the pack (default: the output's name without lib and suffix)")
+    add("--align", type=int, metavar="N", help="alignment of each tensor in bytes (default: 64)")
+    add("--section", metavar="S", help="section of the payload in objects and archives")
+    add(
+        "--visibility",
+        choices=("default", "protected", "hidden"),
+        help="of symbols in objects and archives (default: hidden)",
+    )
+    add("--tensor-symbols", action="store_true", help="give every tensor a symbol of its own")
+    add("--symbol-prefix", metavar="P", help="prefix of the tensors' symbols (default: NAME_t_)")
+    add(
+        "--symbols",
+        choices=("ld", "incbin", "xxd"),
+        help="objects and archives with the symbols of that tool, for raw inputs",
+    )
+    add("--soname", metavar="S", help="DT_SONAME of a library (default: its file name)")
+    add(
+        "--retain",
+        action="store_true",
+        help="keep the payload of objects under --gc-sections, and let loaders find it",
+    )
+    add(
+        "--large-data",
+        choices=("auto", "always", "never"),
+        help="large-data section for objects (default: auto)",
+    )
+    add("--header", metavar="FILE.h", help="write a C header that declares the symbols; depends on the schema alone")
+    add("--depfile", metavar="FILE.d", help="write the dependencies for make and ninja")
+    add("--map", metavar="FILE.json", help="write symbol, offset, size and CRC-32C of every tensor")
+    add(
+        "--linker-script",
+        metavar="FILE",
+        help="write the fragment that places a payload beyond the code model's reach",
+    )
+    add("--meta", action="append", default=[], metavar="K=V", help="metadata of the pack; may be repeated")
+    add("--keep-metadata", action="store_true", help="keep the inputs' own metadata")
+    add("--model-version", default="", metavar="V", help="version string of the model")
+    add("--include-dir", action="store_true", help="print the directory of emitter.h")
+    add("--version", action="store_true", help="print the version")
+    add("-v", "--verbose", action="store_true", help="say what is decided")
+    add("-q", "--quiet", action="store_true", help="no progress on the terminal")
+    return parser
+
+
+def _emit(arguments: list[str]) -> int:
+    options = _emit_parser().parse_args(arguments)
+    if options.version:
+        print(f"emitter {__version__}")
+        return EXIT_DONE
+    if options.include_dir:
+        print(_include_dir())
+        return EXIT_DONE
+    if not options.inputs:
+        raise UsageError("no input", hint="name at least one file; see emitter --help")
+    if options.output is None:
+        raise UsageError("no output", hint="add -o FILE")
+
+    from emitter.driver import emit
+    from emitter.inputs import split_argument
+    from emitter.output import cleanup_on_signals
+    from emitter.package import Package
+
+    cleanup_on_signals()
+    package = Package(metadata=_metadata(options.meta), model_version=options.model_version)
+    for argument in options.inputs:
+        prefix, path = split_argument(argument)
+        if options.raw and not path.startswith("raw:"):
+            path = f"raw:{path}"
+        package.add_input(path, prefix=prefix, keep_metadata=options.keep_metadata)
+
+    names = (
+        "emit", "name", "align", "section", "visibility", "tensor_symbols", "symbol_prefix", "symbols", "soname", "retain",
+        "large_data", "header", "depfile", "map", "linker_script",
+    )  # fmt: skip
+    artefacts = emit(
+        package,
+        options.output,
+        target=options.target or ["native"],
+        progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
+        note=(lambda line: print(_printable(f"emitter: {line}"), file=sys.stderr)) if options.verbose else None,
+        **{name: getattr(options, name) for name in names},
+    )
+    if options.json:
+        _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})
+    return EXIT_DONE
+
+
+def _metadata(arguments: Sequence[str]) -> dict[str, str]:
+    metadata: dict[str, str] = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise UsageError("--meta cannot be read", expected="KEY=VALUE", actual=repr(argument))
+        if metadata.setdefault(key, value) != value:
+            raise UsageError(
+                "--meta gives one key two values", where=repr(key), actual=f"{metadata[key]!r} and {value!r}"
+            )
+    return metadata
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return a display of bytes done, which appears after a second of work and is wiped when all are."""
+    start = time.monotonic()
+    shown = False
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        if done >= total:
+            if shown:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            shown = False
+        elif time.monotonic() - start > 1:
+            shown = True
+            print(f"\remitter: {done >> 20} of {total >> 20} MiB", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _targets(arguments: list[str]) -> int:
+    from emitter.targets._describe import targets_json, targets_text
+
+    parser = _new_parser("emitter targets", "List the targets, or describe one.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="any name of a target")
+    options = parser.parse_args(arguments)
+    if options.json:
+        _print_json(targets_json(options.name))
+    else:
+        print(targets_text(options.name))
+    return EXIT_DONE
+
+
+def _include_dir() -> str:
+    import emitter.loaders
+
+    return os.path.join(os.path.dirname(emitter.loaders.__file__), "c")
+
+
+def _header(arguments: list[str]) -> int:
+    from emitter.output import write_if_changed
+
+    parser = _new_parser("emitter header", "Write emitter.h, the C and C++ reader of packs.")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="output (default: standard output)")
+    options = parser.parse_args(arguments)
+    with open(os.path.join(_include_dir(), "emitter.h"), "rb") as file:
+        text = file.read()
+    if options.output is None:
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+    else:
+        write_if_changed(options.output, text)
+    return EXIT_DONE
+
+
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {"emit": _emit, "header": _header, "targets": _targets}

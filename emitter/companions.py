@@ -1,0 +1,104 @@
+"""The files that an output may have beside it: the map and the depfile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emitter.dtypes import describe
+from emitter.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.layout import FilePlan
+    from emitter.model import TensorSymbol
+    from emitter.pack.plan import PackPlan
+    from emitter.package import Package
+
+__all__ = ["depfile_text", "map_text"]
+
+
+def depfile_text(outputs: Sequence[str], inputs: Sequence[str]) -> str:
+    """Return a rule in the syntax of make that ninja reads too: all `outputs` depend on all `inputs`.
+
+    Each input is also a target without a rule of its own, so that a build goes on when an input has been removed.
+    Raises OutputError for a name with a line break, which the syntax cannot hold.
+    """
+    targets = " ".join(_escape(path) for path in outputs)
+    prerequisites = [_escape(path) for path in inputs]
+    rule = " \\\n  ".join([f"{targets}:", *prerequisites])
+    phony = "".join(f"\n{path}:\n" for path in prerequisites)
+    return f"{rule}\n{phony}"
+
+
+def _escape(path: str) -> str:
+    if "\n" in path or "\r" in path:
+        raise OutputError("a depfile cannot hold a name with a line break", where=repr(path), hint="rename the file")
+    # GNU make, "Rule Syntax" and "Using Wildcard Characters in Rules": blanks, #, : and % need a backslash, as do
+    # backslashes before them; $ is doubled.
+    text = ""
+    for character in path:
+        if character in " \t#":
+            backslashes = len(text) - len(text.rstrip("\\"))
+            text += "\\" * backslashes + "\\" + character
+        else:
+            text += "$$" if character == "$" else character
+    return text
+
+
+def map_text(
+    *,
+    output: str,
+    target: str,
+    format: str,  # noqa: A002 - the key in the file
+    symbol: str | None,
+    package: Package,
+    pack: PackPlan | None,
+    plan: FilePlan,
+    tensor_symbols: Sequence[TensorSymbol],
+    crcs: Sequence[int],
+) -> str:
+    """Return the map as JSON, schema `emitter.map/1`: for each tensor its symbol, offsets, size, alignment and CRC-32C.
+
+    Offsets and sizes are in bytes; `file_offset` counts from the start of the output.
+    """
+    import json
+
+    symbols = {one.tensor: one.name for one in tensor_symbols}
+    tensors = []
+    for number, tensor in enumerate(package.tensors):
+        payload = number if pack is None else pack.index_of[tensor.name]
+        copy = plan.copies[payload]
+        tensors.append(
+            {
+                "name": tensor.name,
+                "symbol": symbols.get(tensor.name),
+                "dtype": describe(tensor.dtype),
+                "encoding": tensor.encoding,
+                "shape": list(tensor.shape),
+                "size": copy.size,
+                "file_offset": copy.offset,
+                "pack_offset": None if pack is None else pack.payloads[payload].offset,
+                "alignment": None if pack is None else pack.payload_alignments[payload],
+                "crc32c": f"0x{crcs[payload]:08x}",
+            }
+        )
+    document = {
+        "schema": "emitter.map/1",
+        "output": output,
+        "target": target,
+        "format": format,
+        "symbol": symbol,
+        "file_size": plan.size,
+        "byte_order": None if pack is None else pack.byte_order,
+        "pack": None
+        if pack is None
+        else {
+            "file_offset": plan.pack_offset,
+            "size": pack.total_size,
+            "schema_hash": f"0x{pack.schema:016x}",
+            "model_version": package.model_version,
+        },
+        "tensors": tensors,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
