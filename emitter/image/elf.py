@@ -1,0 +1,347 @@
+"""Lays out a pack as an ELF shared library: no linker, no relocations, no code.
+
+Two segments. The first is read-only and mapped from the start of the file: headers, notes, the tables that `dlsym`
+uses, and the pack. The second holds `.dynamic` alone: writable at first (older versions of glibc store addresses into
+it) and read-only once it is loaded (RELRO).
+
+Source: System V gABI, chapters 4 and 5; the psABI of each CPU for what its `Target` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from emitter import elf
+from emitter.errors import LayoutError
+from emitter.layout import BUILD_ID_SIZE, Copy, FilePlan, Piece, align_up, bulk_alignment
+from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.elf import Encoding
+    from emitter.pack.plan import PackPlan
+    from emitter.targets._base import Target
+
+__all__ = ["MAX_ALIGNMENT", "PACK_SECTION", "PackSymbol", "plan_image"]
+
+# What every loader keeps: musl, and glibc before 2.35, place a library at a multiple of the page only, whatever p_align
+# says.
+MAX_ALIGNMENT = 4096
+
+# A section of its own, not .rodata: `objcopy --dump-section .emitter=x.pack` then gives the pack as it is, and strip,
+# which rebuilds segments from sections, finds every byte of it described. The name does not begin with .rel, .debug or
+# .note, by which tools judge.
+PACK_SECTION = ".emitter"
+
+# Likewise: elfutils takes a name that begins with .rel (lld calls it .relro_padding) for a relocation section.
+_RELRO_PADDING = ".bss.rel.ro"
+
+_U32_MAX = 0xFFFFFFFF
+
+
+class PackSymbol(Protocol):
+    """A symbol for `size` bytes at `offset` in the pack."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - said by the class
+    @property
+    def offset(self) -> int: ...  # noqa: D102 - said by the class
+    @property
+    def size(self) -> int: ...  # noqa: D102 - said by the class
+
+
+class _Export(NamedTuple):
+    name: bytes
+    section: str
+    offset: int
+    size: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Section:
+    """A section: its size is known when it is made, its place when it is placed, its content when all are placed."""
+
+    name: str
+    sh_type: int
+    size: int
+    alloc: bool = True
+    write: bool = False
+    alignment: int = 1
+    link: str = ""
+    info: int = 0
+    entsize: int = 0
+    offset: int = 0
+    address: int = 0
+    content: bytes = field(default=b"", repr=False)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+def _filled(name: str, sh_type: int, content: bytes, alignment: int = 1, *, alloc: bool = True) -> _Section:
+    return _Section(name=name, sh_type=sh_type, size=len(content), alloc=alloc, alignment=alignment, content=content)
+
+
+def plan_image(
+    target: Target, pack: PackPlan, *, name: str, soname: str, symbols: Sequence[PackSymbol] = ()
+) -> FilePlan:
+    """Return the plan of a shared library that holds `pack` and nothing else.
+
+    Exports, all STT_OBJECT and STV_PROTECTED: `name` and `emitter_pack` (the pack), `name`_size (its size in bytes, an
+    object of pointer width), and `symbols`. The caller has made sure that the names differ. The pack is at a multiple
+    of 4096 bytes, such that its payload has the file offset that `layout.bulk_alignment` wants. Raises LayoutError for
+    a payload alignment above 4096, a soname that no loader finds, and a size that the target cannot map.
+    """
+    _check_request(target, pack, soname)
+    encoding = elf.Encoding(target.pointer_width, target.byte_order)
+    word = encoding.word_size
+
+    exports = [
+        _Export(name.encode(), PACK_SECTION, 0, pack.total_size),
+        _Export(b"emitter_pack", PACK_SECTION, 0, pack.total_size),
+        _Export(f"{name}_size".encode(), ".rodata", 0, word),
+    ]
+    listed = list(exports)  # these are in .symtab too: without one, tools call the file stripped
+    exports += [_Export(symbol.name.encode(), PACK_SECTION, symbol.offset, symbol.size) for symbol in symbols]
+    order, gnu_hash = encoding.gnu_hash([export.name for export in exports])
+    exports = [exports[number] for number in order]
+    sysv_hash = encoding.sysv_hash([export.name for export in exports], target.hash_word_size)
+    dynstr, strtab = elf.StringTable(), elf.StringTable()
+    soname_offset = dynstr.add(soname.encode())
+    for export in exports:
+        dynstr.add(export.name)
+    for export in listed:
+        strtab.add(export.name)
+    if dynstr.size > _U32_MAX:
+        raise LayoutError(
+            "the symbols' names are too long together",
+            expected=f"at most {_U32_MAX} bytes",
+            actual=dynstr.size,
+            hint="emit fewer tensor symbols; tensors are found by name without them",
+        )
+
+    # Sizes of everything are fixed.
+    property_notes = []
+    if target.properties:
+        note = encoding.properties((p.pr_type, p.value) for p in target.properties)
+        property_notes = [_filled(".note.gnu.property", elf.SHT_NOTE, note, word)]
+    build_id = _filled(
+        ".note.gnu.build-id", elf.SHT_NOTE, encoding.note(b"GNU\0", elf.NT_GNU_BUILD_ID, bytes(BUILD_ID_SIZE)), 4
+    )
+    pack_note = _filled(".note.emitter", elf.SHT_NOTE, encoding.pack_note(0, 0, 0, 0), 4)
+    notes = [build_id, pack_note]
+    gnu_hash_table = _filled(".gnu.hash", elf.SHT_GNU_HASH, gnu_hash, word)
+    hash_table = _filled(".hash", elf.SHT_HASH, sysv_hash, target.hash_word_size)
+    gnu_hash_table.link = hash_table.link = ".dynsym"
+    hash_table.entsize = target.hash_word_size
+    dynsym = _symbol_section(".dynsym", elf.SHT_DYNSYM, encoding, len(exports), ".dynstr")
+    dynstr_section = _filled(".dynstr", elf.SHT_STRTAB, dynstr.data())
+    size_word = _filled(".rodata", elf.SHT_PROGBITS, encoding.words(pack.total_size), word)
+    near = [*property_notes, *notes, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
+    packed = _Section(name=PACK_SECTION, sh_type=elf.SHT_PROGBITS, size=pack.total_size, alignment=MAX_ALIGNMENT)
+    dynamic = _filled(".dynamic", elf.SHT_DYNAMIC, _dynamic(encoding, {}, 0, 0), word)
+    dynamic.write, dynamic.link, dynamic.entsize = True, ".dynstr", encoding.dyn_size
+    padding = _Section(name=_RELRO_PADDING, sh_type=elf.SHT_NOBITS, size=0, write=True)
+    attributes = []
+    if target.attributes:
+        facts = target.attributes
+        attributes = [_filled(facts.section, facts.sh_type, facts.contents, alloc=False)]
+    symtab = _symbol_section(".symtab", elf.SHT_SYMTAB, encoding, len(listed), ".strtab")
+    symtab.alloc = False
+    tail = [*attributes, symtab, _filled(".strtab", elf.SHT_STRTAB, strtab.data(), alloc=False)]
+    phnum = 6 + 2 * len(property_notes) + (1 if target.attributes and target.attributes.p_type else 0)
+
+    # Places of the first segment: addresses are file offsets.
+    near_end = _place(near, encoding.ehdr_size + phnum * encoding.phdr_size)
+    for section in near:
+        section.address = section.offset
+    packed.offset = packed.address = _pack_offset(near_end, pack)
+
+    # Of the second: the same place in a page as in the file. It is protected up to a page boundary, and glibc rounds
+    # the end down to its own page: so it ends at the largest one's. The padding is a section, or GNU strip cuts it off.
+    page = target.max_page_size
+    dynamic.offset = align_up(packed.end, word)
+    dynamic.address = align_up(packed.end, page) + dynamic.offset % page
+    padding.offset, padding.address = dynamic.end, dynamic.address + dynamic.size
+    padding.size = -padding.address % page
+    memory_end = padding.address + padding.size
+
+    # Of what is not loaded.
+    sections = [*near, packed, dynamic, *([padding] if padding.size else []), *tail]
+    names = elf.StringTable()
+    name_offsets = [names.add(section.name.encode()) for section in sections] + [names.add(b".shstrtab")]
+    tail.append(_filled(".shstrtab", elf.SHT_STRTAB, names.data(), alloc=False))
+    sections.append(tail[-1])
+    e_shoff = align_up(_place(tail, dynamic.end), word)
+    size = e_shoff + (1 + len(sections)) * encoding.shdr_size
+    _check_size(target, max(memory_end, size))
+
+    # File layout is fixed. Now the content that depends on it.
+    index = {section.name: number for number, section in enumerate(sections, 1)}
+    address = {section.name: section.address for section in sections}
+    distance = packed.address - (pack_note.address + elf.PACK_NOTE_DESC)
+    pack_note.content = encoding.pack_note(distance, pack.total_size, VERSION_MAJOR, VERSION_MINOR)
+    dynsym.content = _symbol_table(encoding, exports, dynstr, index, address)
+    symtab.content = _symbol_table(encoding, listed, strtab, index, address)
+    dynamic.content = _dynamic(encoding, address, soname_offset, dynstr.size)
+
+    r, rw = elf.PF_R, elf.PF_R | elf.PF_W
+    second = (dynamic.offset, dynamic.address, dynamic.address, dynamic.size, memory_end - dynamic.address)
+    phdrs = [
+        elf.Phdr(elf.PT_LOAD, r, 0, 0, 0, packed.end, packed.end, page),
+        elf.Phdr(elf.PT_LOAD, rw, *second, page),
+        _phdr(elf.PT_DYNAMIC, rw, dynamic, dynamic),
+        *(_phdr(p_type, r, note, note) for note in property_notes for p_type in (elf.PT_NOTE, elf.PT_GNU_PROPERTY)),
+        _phdr(elf.PT_NOTE, r, build_id, pack_note),
+        elf.Phdr(elf.PT_GNU_STACK, rw, 0, 0, 0, 0, 0, 16),
+        elf.Phdr(elf.PT_GNU_RELRO, r, *second, 1),
+    ]
+    if target.attributes and target.attributes.p_type:
+        phdrs.append(_phdr(target.attributes.p_type, r, attributes[0], attributes[0]))
+    shdrs = [elf.Shdr(0, elf.SHT_NULL, 0, 0, 0, 0, sh_addralign=0)]
+    for section, sh_name in zip(sections, name_offsets, strict=True):
+        sh_flags = (elf.SHF_ALLOC if section.alloc else 0) | (elf.SHF_WRITE if section.write else 0)
+        shdrs.append(
+            elf.Shdr(
+                sh_name, section.sh_type, sh_flags, section.address, section.offset, section.size,
+                index[section.link] if section.link else 0, section.info, section.alignment, section.entsize,
+            )
+        )  # fmt: skip
+    ehdr = elf.Ehdr(
+        e_type=elf.ET_DYN,
+        e_machine=target.e_machine,
+        e_flags=target.e_flags_image,
+        e_phoff=encoding.ehdr_size,
+        e_phnum=phnum,
+        e_shoff=e_shoff,
+        e_shnum=len(shdrs),
+        e_shstrndx=index[".shstrtab"],
+        ei_osabi=target.ei_osabi,
+    )
+    head = [(0, encoding.ehdr(ehdr) + b"".join(map(encoding.phdr, phdrs)))]
+    end = [(e_shoff, b"".join(map(encoding.shdr, shdrs)))]
+    return FilePlan(
+        size=size,
+        pieces=[
+            Piece(0, _render(0, head, near)),
+            Piece(dynamic.offset, _render(dynamic.offset, end, [dynamic, *tail])),
+        ],
+        copies=[
+            Copy(packed.offset + copy.offset, copy.size, copy.extent, copy.swap_unit, copy.shape, copy.item_bits)
+            for copy in pack.payloads
+        ],
+        pack_offset=packed.offset,
+        build_id_offset=build_id.end - BUILD_ID_SIZE,
+    )
+
+
+def _check_request(target: Target, pack: PackPlan, soname: str) -> None:
+    if pack.alignment > MAX_ALIGNMENT:
+        raise LayoutError(
+            "a library cannot keep the alignment of a tensor",
+            where=f"target {target.name}",
+            expected=f"at most {MAX_ALIGNMENT}",
+            actual=pack.alignment,
+            hint="loaders place libraries at multiples of a page: ask for less, or emit an object, which keeps it",
+        )
+    if not soname or "/" in soname or "\0" in soname:
+        raise LayoutError(
+            "the soname is not a file name",
+            expected="a name without '/' and NUL, such as libNAME.so",
+            actual=repr(soname),
+            hint="give another one with --soname",
+        )
+
+
+def _check_size(target: Target, size: int) -> None:
+    limit = target.max_image_size or (_U32_MAX if target.pointer_width == 32 else None)
+    if limit is not None and size > limit:
+        raise LayoutError(
+            "the library is too large",
+            where=f"target {target.name}",
+            expected=f"at most {limit} bytes",
+            actual=size,
+            hint="a process with 32-bit pointers has no room for more: split the package",
+        )
+
+
+def _symbol_section(name: str, sh_type: int, encoding: Encoding, count: int, link: str) -> _Section:
+    size = (1 + count) * encoding.sym_size
+    return _Section(
+        name=name,
+        sh_type=sh_type,
+        size=size,
+        alignment=encoding.word_size,
+        link=link,
+        info=1,
+        entsize=encoding.sym_size,
+    )
+
+
+def _pack_offset(start: int, pack: PackPlan) -> int:
+    """Return the first multiple of MAX_ALIGNMENT from `start` that gives the payload a good file offset."""
+    offset = align_up(start, MAX_ALIGNMENT)
+    if pack.payload_start % MAX_ALIGNMENT == 0:
+        offset += -(offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
+    return offset
+
+
+def _place(sections: Sequence[_Section], position: int) -> int:
+    for section in sections:
+        section.offset = align_up(position, section.alignment)
+        position = section.end
+    return position
+
+
+def _phdr(p_type: int, p_flags: int, first: _Section, last: _Section) -> elf.Phdr:
+    """Return the program header of sections that are neighbours in the file."""
+    size = last.end - first.offset
+    memory = size if first.alloc else 0
+    return elf.Phdr(p_type, p_flags, first.offset, first.address, first.address, size, memory, first.alignment)
+
+
+def _dynamic(encoding: Encoding, address: dict[str, int], soname: int, dynstr_size: int) -> bytes:
+    """Return the dynamic section. Its size is the same with `address` empty, before places are fixed."""
+    entries = (
+        (elf.DT_SONAME, soname),
+        (elf.DT_GNU_HASH, address.get(".gnu.hash", 0)),
+        (elf.DT_HASH, address.get(".hash", 0)),
+        (elf.DT_STRTAB, address.get(".dynstr", 0)),
+        (elf.DT_SYMTAB, address.get(".dynsym", 0)),
+        (elf.DT_STRSZ, dynstr_size),
+        (elf.DT_SYMENT, encoding.sym_size),
+        (elf.DT_FLAGS, elf.DF_BIND_NOW),
+        (elf.DT_FLAGS_1, elf.DF_1_NOW),
+        (elf.DT_NULL, 0),
+    )
+    return b"".join(encoding.dyn(d_tag, d_val) for d_tag, d_val in entries)
+
+
+def _symbol_table(
+    encoding: Encoding,
+    exports: Sequence[_Export],
+    strings: elf.StringTable,
+    index: dict[str, int],
+    address: dict[str, int],
+) -> bytes:
+    info = elf.st_info(elf.STB_GLOBAL, elf.STT_OBJECT)
+    entries = [elf.Sym(0, 0, 0, elf.SHN_UNDEF, 0, 0)]
+    entries += [
+        # Protected: a linker then refuses to copy the payload into a program that is not position-independent.
+        elf.Sym(strings.add(name), info, elf.STV_PROTECTED, index[section], address[section] + offset, size)
+        for name, section, offset, size in exports
+    ]
+    return b"".join(map(encoding.sym, entries))
+
+
+def _render(start: int, records: Sequence[tuple[int, bytes]], sections: Sequence[_Section]) -> bytes:
+    """Return the bytes from the file offset `start` to the end of the last record or section."""
+    parts = sorted([*records, *((section.offset, section.content) for section in sections)], key=lambda part: part[0])
+    result = bytearray()
+    for offset, content in parts:
+        result += bytes(offset - start - len(result))
+        result += content
+    return bytes(result)
