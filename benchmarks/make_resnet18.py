@@ -1,4 +1,4 @@
-"""Writes a safetensors file with the 122 tensors of torchvision's ResNet-18 state dict: true names, shapes and types, made-up values.
+"""Writes a safetensors file with the 122 tensors of torchvision's ResNet-18: names, shapes and types, made-up values.
 
     python3 benchmarks/make_resnet18.py [resnet18.safetensors]
 

@@ -43,7 +43,7 @@ class Toolchain:
         return {"gcc": [self.c]} | ({"clang": ["clang", f"--target={self.triple}"]} if self.clang else {})
 
     def runner(self, page_size: int | None = None) -> list[str]:
-        """Return what runs a program that follows it; with `page_size`, as on a kernel with pages of that many bytes."""
+        """Return what runs a program that follows it; with `page_size`, as on a kernel whose pages have that size."""
         if page_size is not None:
             return [self.qemu, "-p", str(page_size), "-L", self.sysroot]
         return [] if self.native else [self.qemu, "-L", self.sysroot]
