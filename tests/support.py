@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
+from emitter.layout import BUILD_ID_SIZE
 from emitter.pack.plan import plan_pack
 from emitter.package import BufferSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from emitter.layout import Copy, FilePlan
+    from emitter.pack.plan import PackPlan
     from emitter.package import ByteOrder, Package
 
-__all__ = ["build_pack"]
+__all__ = ["build_pack", "write_plan"]
 
 
 def build_pack(package: Package, byte_order: ByteOrder = "little", **options: int) -> bytes:
@@ -31,3 +39,50 @@ def build_pack(package: Package, byte_order: ByteOrder = "little", **options: in
         crcs.append(crc32c(data))
     image[: plan.index_size] = plan.render_index(crcs)
     return bytes(image)
+
+
+def write_plan(plan: FilePlan, pack: PackPlan | None, path: str | PathLike[str]) -> None:
+    """Carry out a plan of untransformed extents, without the emitter's own writer. Zeros become holes."""
+    target = Path(path)
+    target.unlink(missing_ok=True)
+    with target.open("w+b") as file:
+        file.truncate(plan.size)
+        for piece in plan.pieces:
+            file.seek(piece.offset)
+            file.write(piece.data)
+        crcs = []
+        for copy in plan.copies:
+            crc, position = 0, copy.offset
+            for block in _blocks(copy):
+                crc = crc32c(block, crc)
+                if block.strip(b"\0"):
+                    file.seek(position)
+                    file.write(block)
+                position += len(block)
+            crcs.append(crc)
+        digest = hashlib.sha256(b"".join(piece.data for piece in plan.pieces))
+        if pack is not None and plan.pack_offset is not None:
+            index = pack.render_index(crcs)
+            digest.update(index)
+            file.seek(plan.pack_offset)
+            file.write(index)
+        if plan.build_id_offset is not None:
+            file.seek(plan.build_id_offset)
+            file.write(digest.digest()[:BUILD_ID_SIZE])
+
+
+def _blocks(copy: Copy) -> Iterator[bytes]:
+    extent, unit = copy.extent, copy.swap_unit
+    if extent.inflate or extent.fortran_order:
+        msg = "write_plan takes untransformed extents"
+        raise TypeError(msg)
+    step = 1 << 20
+    for start in range(0, extent.length, step):
+        at, size = extent.offset + start, min(step, extent.length - start)
+        if isinstance(extent.source, BufferSource):
+            block = bytes(extent.source.data[at : at + size])
+        else:
+            with Path(extent.source.path).open("rb") as file:
+                file.seek(at)
+                block = file.read(size)
+        yield b"".join(block[i : i + unit][::-1] for i in range(0, size, unit)) if unit > 1 else block
