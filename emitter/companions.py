@@ -21,24 +21,24 @@ __all__ = ["depfile_text", "map_text"]
 def depfile_text(outputs: Sequence[str], inputs: Sequence[str]) -> str:
     """Return a rule in the syntax of make that ninja reads too: all `outputs` depend on all `inputs`.
 
-    Each input is also a target without a rule of its own, so that a build goes on when an input has been removed.
-    Raises OutputError for a name with a line break, which the syntax cannot hold.
+    Each input is also a target without a rule of its own, so that a build goes on when an input has been removed. Raises
+    OutputError for a name with a tab or a line break, which the syntax cannot hold. Ninja has no way to read some other
+    characters (quotes, `&`, `;`, `|`, `*`): with such a name it builds every time.
     """
-    targets = " ".join(_escape(path) for path in outputs)
     prerequisites = [_escape(path) for path in inputs]
-    rule = " \\\n  ".join([f"{targets}:", *prerequisites])
-    phony = "".join(f"\n{path}:\n" for path in prerequisites)
+    rule = " \\\n  ".join([f"{' '.join(_escape(path) for path in outputs)}:", *prerequisites])
+    # A target with % would be a pattern.
+    phony = "".join(f"\n{path}:\n" for path in prerequisites if "%" not in path)
     return f"{rule}\n{phony}"
 
 
 def _escape(path: str) -> str:
-    if "\n" in path or "\r" in path:
-        raise OutputError("a depfile cannot hold a name with a line break", where=repr(path), hint="rename the file")
-    # GNU make, "Rule Syntax" and "Using Wildcard Characters in Rules": blanks, #, : and % need a backslash, as do
-    # backslashes before them; $ is doubled.
+    if any(character in path for character in "\t\n\r"):
+        raise OutputError("a depfile cannot hold a tab or a line break", where=repr(path), hint="rename the file")
+    # GNU make, "Rule Syntax": blanks and # take a backslash, and backslashes before them are doubled; $ is doubled.
     text = ""
     for character in path:
-        if character in " \t#":
+        if character in " #":
             backslashes = len(text) - len(text.rstrip("\\"))
             text += "\\" * backslashes + "\\" + character
         else:

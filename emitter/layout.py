@@ -6,7 +6,7 @@ The writers of each format (`emitter.image`, `emitter.splice`) return a `FilePla
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,14 +63,6 @@ class Copy:
     swap_unit: int
     shape: tuple[int, ...]
     item_bits: int
-
-
-class Container(Protocol):
-    """What a pack is written as: `.pack` itself, an object, an archive, an image."""
-
-    def plan(self, file_offset: int) -> FilePlan:
-        """Return the plan of the container when its first byte is at `file_offset` of the output."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,8 @@ def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the
         )
     for name in ("name", "symbol_prefix"):
         value = getattr(options, name)
-        if value is not None and identifier(value) != value:
+        empty_prefix = name == "symbol_prefix" and value == ""
+        if value is not None and identifier(value) != value and not empty_prefix:
             raise UsageError(
                 f"--{name.replace('_', '-')} does not begin a C identifier",
                 expected="letters, digits and _",

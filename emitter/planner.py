@@ -1,0 +1,170 @@
+"""Plans outputs: for each target the layout of the file, its symbols, and the files beside it. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emitter import targets
+from emitter.errors import UsageError
+from emitter.layout import FilePlan
+from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
+from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from emitter.model import ObjectModel, TensorSymbol
+    from emitter.options import Format, Options
+    from emitter.pack.plan import PackPlan
+    from emitter.package import ByteOrder, Package
+    from emitter.targets import Resolved
+    from emitter.targets._base import Target
+
+__all__ = ["Job", "Planner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One output, planned completely. `companions` are the paths of the files beside it, by option."""
+
+    path: str
+    resolved: Resolved
+    format: Format
+    symbol: str | None
+    pack: PackPlan | None
+    plan: FilePlan
+    tensor_symbols: Sequence[TensorSymbol]
+    companions: Mapping[str, str]
+
+
+class Planner:
+    """Plans the outputs of one package; the pack is laid out once for each byte order."""
+
+    def __init__(self, package: Package, options: Options, say: Callable[[str], None]) -> None:
+        self._package = package
+        self._options = options
+        self._say = say
+        self._packs: dict[ByteOrder, PackPlan] = {}
+
+    def plan(self, output: str, resolved: Sequence[Resolved]) -> list[Job]:
+        """Return the plan of the output for each target; raise EmitterError for what cannot be written."""
+        if not self._package.tensors:
+            raise UsageError(
+                "there is nothing to write", hint="name at least one input that holds a tensor, or add one"
+            )
+        if len(resolved) > 1:
+            self._check_placeholders(output)
+        jobs = [self._plan_one(output, one) for one in resolved]
+        _check_paths(jobs)
+        return jobs
+
+    def _check_placeholders(self, output: str) -> None:
+        for option, template in {"output": output, **self._companions()}.items():
+            # The header is the same for every target.
+            if option != "header" and not has_placeholder(template):
+                raise UsageError(
+                    "several targets would write one file",
+                    where=template,
+                    hint="put {target} or {triple} into the path",
+                )
+
+    def _companions(self) -> dict[str, str]:
+        return {option: path for option in COMPANIONS if (path := getattr(self._options, option))}
+
+    def _plan_one(self, output: str, resolved: Resolved) -> Job:
+        options, target = self._options, resolved.target
+        name = options.name or (symbol_name(self._package.files[0], None) if self._package.files else None)
+        path = expand(output, resolved, name)
+        companions = {option: expand(template, resolved, name) for option, template in self._companions().items()}
+        format_ = output_format(path, options.emit, target)
+        check_options(options, format_)
+        self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
+        if options.symbols:
+            from emitter.symbols import style_model
+
+            model = style_model(target, options.symbols, self._package.tensors, options)
+            return Job(
+                path, resolved, format_, None, None, _plan_linkable(target, format_, path, model), (), companions
+            )
+        pack = self._pack(target.byte_order)
+        if format_ == "pack":
+            plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
+            return Job(path, resolved, format_, None, pack, plan, (), companions)
+        symbol = symbol_name(path, options.name)
+        tensor_symbols = self._tensor_symbols(pack, symbol)
+        if format_ == "library":
+            from emitter.image.elf import plan_image
+
+            soname = options.soname if options.soname is not None else os.path.basename(path)
+            plan = plan_image(target, pack, name=symbol, soname=soname, symbols=tensor_symbols)
+        else:
+            plan = _plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
+        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions)
+
+    def _pack(self, byte_order: ByteOrder) -> PackPlan:
+        if byte_order not in self._packs:
+            from emitter.pack.deduplicate import find_duplicates
+
+            tensors = self._package.tensors
+            same_as = find_duplicates(tensors, byte_order)
+            alignment = self._options.align or DEFAULT_ALIGNMENT
+            plan = plan_pack(self._package, byte_order, alignment=alignment, same_as=same_as)
+            self._packs[byte_order] = plan
+            self._say(
+                f"pack, {byte_order}-endian: {len(tensors)} tensors, {len(plan.payloads)} payloads, "
+                f"index {plan.index_size} bytes, total {plan.total_size} bytes"
+            )
+        return self._packs[byte_order]
+
+    def _tensor_symbols(self, pack: PackPlan, symbol: str) -> Sequence[TensorSymbol]:
+        """Return the symbols of the tensors, if they are asked for, after comparing all final names."""
+        from emitter.symbols import check_symbols, tensor_symbols
+
+        prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
+        symbols = tensor_symbols(self._package.tensors, pack, prefix) if self._options.tensor_symbols else []
+        check_symbols(symbol, symbols)
+        return symbols
+
+    def _pack_model(
+        self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
+    ) -> ObjectModel:
+        from emitter.symbols import pack_model, use_large_data
+
+        options = self._options
+        return pack_model(
+            target,
+            pack,
+            name=symbol,
+            section=options.section,
+            visibility=options.visibility or "hidden",
+            tensor_symbols=tensor_symbols,
+            retain=options.retain,
+            large=use_large_data(target, pack.total_size, options.large_data or "auto"),
+        )
+
+
+def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectModel) -> FilePlan:
+    """Return the plan of an object, or of an archive whose one member is that object."""
+    from emitter.splice.elf import plan_object
+
+    stub = targets.stub(target)
+    if format_ == "object":
+        return plan_object(target, stub, model)
+    from emitter.splice.archive import plan_archive
+
+    member = symbol_name(path, None) + target.object_suffix
+    symbols = [symbol.name for symbol in model.symbols]
+    return plan_archive([(member, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
+
+
+def _check_paths(jobs: Sequence[Job]) -> None:
+    """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
+    written: dict[str, tuple[str, str | None]] = {}
+    for job in jobs:
+        for option, path in (("output", job.path), *job.companions.items()):
+            this = (option, job.symbol)
+            other = written.setdefault(os.path.realpath(path), this)
+            if other is not this and not (option == "header" and this == other):
+                raise UsageError("two outputs would be one file", where=path, actual=f"{other[0]} and {option}")
