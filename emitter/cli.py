@@ -183,6 +183,11 @@ def _emit(arguments: list[str]) -> int:
         prefix, path = split_argument(argument)
         if options.raw and not path.startswith("raw:"):
             path = f"raw:{path}"
+        if options.symbols:
+            # The names of a style come from the path as it is typed, folders and all.
+            if not path.startswith("raw:"):
+                raise UsageError(f"--symbols {options.symbols} takes raw inputs", where=argument, hint="write raw:FILE")
+            prefix = prefix or path.removeprefix("raw:")
         package.add_input(path, prefix=prefix, keep_metadata=options.keep_metadata)
 
     names = (

@@ -199,7 +199,7 @@ def expand(template: str, resolved: Resolved, name: str | None) -> str:
     `{lib}` without a name.
     """
     target = resolved.target
-    values = {"target": resolved.typed, "triple": target.llvm_triple}
+    values = {"target": resolved.typed, "triple": resolved.triple}
     if name is not None:
         values["lib"] = f"{target.library_prefix}{name}{target.image_suffix}"
     if "{lib}" in template and name is None:

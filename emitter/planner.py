@@ -82,9 +82,15 @@ class Planner:
         check_options(options, format_)
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
         if options.symbols:
-            from emitter.symbols import style_model
+            from emitter.styles import style_model
 
-            model = style_model(target, options.symbols, self._package.tensors, options)
+            model = style_model(
+                target,
+                options.symbols,
+                self._package.tensors,
+                alignment=options.align or DEFAULT_ALIGNMENT,
+                visibility=options.visibility or "default",
+            )
             return Job(
                 path, resolved, format_, None, None, _plan_linkable(target, format_, path, model), (), companions
             )
@@ -124,7 +130,8 @@ class Planner:
 
         prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
         symbols = tensor_symbols(self._package.tensors, pack, prefix) if self._options.tensor_symbols else []
-        check_symbols(symbol, symbols)
+        sources = [(symbol, "the name"), (f"{symbol}_size", f"the size of {symbol}")]
+        check_symbols([*sources, *((one.name, f"tensor {one.tensor!r}") for one in symbols)])
         return symbols
 
     def _pack_model(
@@ -152,11 +159,11 @@ def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectMode
     stub = targets.stub(target)
     if format_ == "object":
         return plan_object(target, stub, model)
-    from emitter.splice.archive import plan_archive
+    from emitter.splice.archive import Member, plan_archive
 
-    member = symbol_name(path, None) + target.object_suffix
+    name = symbol_name(path, None) + target.object_suffix
     symbols = [symbol.name for symbol in model.symbols]
-    return plan_archive([(member, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
+    return plan_archive([Member(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
 
 
 def _check_paths(jobs: Sequence[Job]) -> None:
