@@ -1,4 +1,4 @@
-"""Makes the inputs of the benchmarks, in bare Python and in constant memory."""
+"""Makes the inputs of the benchmarks, in bare Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks import make_resnet18
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import BinaryIO
 
 __all__ = ["blobs", "many_tensors", "raw", "resnet18", "safetensors", "sparse"]
@@ -22,51 +22,58 @@ _STEP = 4 << 20
 def resnet18(folder: str) -> tuple[str, str]:
     """Make the ResNet-18-shaped file, and a raw file of the same number of bytes; return both paths."""
     path = os.path.join(folder, "resnet18.safetensors")
-    size = make_resnet18.write(path)
-    return path, raw(folder, "resnet18.bin", size)
+    _in_child(lambda: make_resnet18.write(path))
+    return path, raw(folder, "resnet18.bin", sum(map(make_resnet18.nbytes, make_resnet18.tensors())))
 
 
 def raw(folder: str, name: str, size: int) -> str:
     """Make a file of `size` random bytes."""
-    path = os.path.join(folder, name)
-    with open(path, "wb") as file:
-        _fill(file, size)
-    return path
+    return _write(folder, name, lambda file: _fill(file, size))
 
 
 def safetensors(folder: str, name: str, size: int) -> str:
-    """Make a safetensors file with `size` bytes of F32 tensors of 4 MiB each, as large models have them or larger."""
-    path = os.path.join(folder, name)
-    header = _header((f"layers.{number}.weight", (1024, 1024)) for number in range(size // _STEP))
-    with open(path, "wb") as file:
-        file.write(header)
+    """Make a safetensors file with `size` bytes of F32 tensors of 4 MiB each."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(_header((f"layers.{number}.weight", (1024, 1024)) for number in range(size // _STEP)))
         _fill(file, size)
-    return path
+
+    return _write(folder, name, write)
 
 
 def many_tensors(folder: str, count: int) -> str:
     """Make a safetensors file with `count` tensors of 64 bytes."""
-    path = os.path.join(folder, f"tensors-{count}.safetensors")
-    with open(path, "wb") as file:
+
+    def write(file: BinaryIO) -> None:
         file.write(_header((f"block.{number // 10}.weight.{number % 10}", (16,)) for number in range(count)))
         _fill(file, 64 * count)
-    return path
+
+    return _write(folder, f"tensors-{count}.safetensors", write)
 
 
 def sparse(folder: str, size: int) -> str:
     """Make a file of `size` bytes with 1 MiB of data at either end and a hole between."""
-    path = os.path.join(folder, "sparse.bin")
-    with open(path, "wb") as file:
+
+    def write(file: BinaryIO) -> None:
         _fill(file, 1 << 20)
         file.seek(size - (1 << 20))
         _fill(file, 1 << 20)
-    return path
+
+    return _write(folder, "sparse.bin", write)
 
 
 def blobs(folder: str, count: int, size: int) -> list[str]:
-    """Make `count` files of `size` random bytes."""
+    """Make `count` files of `size` random bytes, all different."""
+    paths = [os.path.join(folder, "blobs", f"blob{number:04}.bin") for number in range(count)]
     os.makedirs(os.path.join(folder, "blobs"), exist_ok=True)
-    return [raw(folder, os.path.join("blobs", f"blob{number:04}.bin"), size) for number in range(count)]
+
+    def write() -> None:
+        for path in paths:
+            with open(path, "wb") as file:
+                file.write(random.Random(path).randbytes(size))
+
+    _in_child(write)
+    return paths
 
 
 def _header(entries: Iterable[tuple[str, tuple[int, ...]]]) -> bytes:
@@ -89,3 +96,28 @@ def _fill(file: BinaryIO, size: int) -> None:
         part = min(size, _STEP)
         file.write(generator.randbytes(part))
         size -= part
+
+
+def _write(folder: str, name: str, write: Callable[[BinaryIO], None]) -> str:
+    path = os.path.join(folder, name)
+
+    def make() -> None:
+        with open(path, "wb") as file:
+            write(file)
+
+    _in_child(make)
+    return path
+
+
+def _in_child(make: Callable[[], object]) -> None:
+    """Call `make` in a process of its own: its memory would count for every command that is measured later."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            make()
+            status = 0
+        finally:
+            os._exit(status)
+    if os.waitpid(pid, 0)[1]:
+        raise RuntimeError("an input could not be made")

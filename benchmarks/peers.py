@@ -26,10 +26,8 @@ model:
 """
 _RUST = """\
 #![no_std]
-#[repr(C, align(64))]
-pub struct Aligned<T>(pub T);
 #[no_mangle]
-pub static model: Aligned<[u8; {size}]> = Aligned(*include_bytes!("{input}"));
+pub static model: &[u8; {size}] = include_bytes!("{input}");
 """
 _RUST_LIBRARY = _RUST.replace("#![no_std]\n", "")
 
