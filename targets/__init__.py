@@ -1,1 +1,106 @@
-"""The targets, and the names that people type for them."""
+"""The targets, and the names that people type for them.
+
+One file beside this one is one target; nothing is registered. Only the file of the target that is asked for is
+imported.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from emitter.errors import TargetError
+from emitter.targets import _names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emitter.targets._base import Target
+
+__all__ = ["Resolved", "describe_all", "load", "names", "resolve", "stub"]
+
+STUBS = os.path.join(os.path.dirname(__file__), "stubs")
+
+
+class Resolved(NamedTuple):
+    """A target, the name that was typed for it, and the version that the name carried.
+
+    `version` is of the kind that `target.version_kind` says: a C library's (`2.31`), or an Android API level (`24`).
+    """
+
+    target: Target
+    typed: str
+    version: str | None
+
+    @property
+    def triple(self) -> str:
+        """The LLVM triple, with the API level where the system has one."""
+        return self.target.llvm_triple + (self.version or "" if self.target.version_kind == "android-api" else "")
+
+
+def names() -> list[str]:
+    """Return the canonical names of all targets, sorted. Nothing is imported for it."""
+    return _names.canonical_names()
+
+
+def load(name: str) -> Target:
+    """Return the target of a canonical name; raise TargetError if there is none."""
+    if name not in names():
+        raise _names.unknown(name)
+    module = import_module(f"emitter.targets.{name.replace('-', '_')}")
+    target: Target = module.TARGET
+    return target
+
+
+def resolve(name: str) -> Resolved:
+    """Return the target of a name in any spelling of `emitter.targets._names`.
+
+    Raises TargetError if the name is unknown (with the nearest ones), ambiguous (with the choices), of a system that
+    this version does not support, or carries a version that the target never had.
+    """
+    canonical, version = _names.parse(name)
+    target = load(canonical)
+    if version is not None:
+        _check_version(target, name, version)
+    return Resolved(target, name, version)
+
+
+def describe_all() -> Iterator[Target]:
+    """Yield every target, in the order of their names."""
+    return map(load, names())
+
+
+def stub(target: Target) -> bytes:
+    """Return the stub of a target: an ELF object without data and symbols, see `emitter.llvm.emit_stub`.
+
+    Shipped for the targets of this package; for another literal, or a changed one, LLVM makes it on the spot.
+    """
+    if target.name in names() and load(target.name) == target:
+        try:
+            with open(os.path.join(STUBS, f"{target.name}.o"), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            pass  # a target that was just added
+    from emitter.llvm import emit_stub
+
+    return emit_stub(target)
+
+
+def _check_version(target: Target, typed: str, version: str) -> None:
+    if target.version_kind is None:
+        raise TargetError(
+            "this target has no versions", where=f"target {typed!r}", actual=version, hint=f"write {target.name}"
+        )
+    oldest = target.oldest_version
+    if oldest is not None and _as_numbers(version) < _as_numbers(oldest):
+        raise TargetError(
+            f"the {target.version_kind} version is older than the first for this CPU",
+            where=f"target {typed!r}",
+            expected=f"{oldest} or later",
+            actual=version,
+        )
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -1,22 +1,24 @@
 """What a target is: one literal of facts, no behaviour.
 
 Each file beside this one holds one `TARGET`; the name of the file is the name of the target with `-` written as `_`.
+A target that differs from another in few fields is a `replace` of its literal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Attributes", "LargeData", "Property", "Target"]
+__all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target", "replace"]
+
+CodeModel = Literal["small", "medium", "large"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
     """The section of build attributes that objects and images of a CPU carry: the ABI and the lowest ISA of the family.
 
-    `p_type` is the program header that images have for it (PT_ARM_ATTRIBUTES, PT_RISCV_ATTRIBUTES), None where there is
-    none.
+    `p_type` is the program header that images have for it (PT_RISCV_ATTRIBUTES), None where the psABI defines none.
     """
 
     section: str
@@ -69,7 +71,9 @@ class Target:
     features: str = ""
     abi_name: str = ""
     relocation_model: Literal["pic"] = "pic"
-    code_model: Literal["small", "medium"] = "small"
+    code_model: CodeModel = "small"
+    # What LLVM implements for this CPU. Others end the process (SIGABRT), so they are refused before LLVM is entered.
+    code_models: tuple[CodeModel, ...] = ("small", "medium", "large")
     max_page_size: int
     hash_word_size: Literal[4, 8] = 4
     properties: tuple[Property, ...] = ()
@@ -85,7 +89,8 @@ class Target:
     library_prefix: str = "lib"
     # Names of the emulators that run programs of this target on another host; empty where none is known.
     emulators: tuple[str, ...] = ()
-    # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "android-api" (aarch64-linux-android24), or
-    # None.
-    version_kind: Literal["glibc", "android-api"] | None = None
+    # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "musl" (musllinux_1_2_x86_64), "android-api"
+    # (aarch64-linux-android24), or None. `oldest_version` is the first that knows the CPU, None where that is unknown.
+    version_kind: Literal["glibc", "musl", "android-api"] | None = None
+    oldest_version: str | None = None
     device_code: bool = False  # carries programs for a GPU beside the constants

@@ -17,4 +17,5 @@ TARGET = Target(
     relocation_relative=(24,),  # R_X86_64_PC64
     emulators=("qemu-x86_64",),
     version_kind="glibc",
+    oldest_version="2.2.5",
 )

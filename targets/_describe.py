@@ -1,0 +1,105 @@
+"""What `emitter targets` prints."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from emitter.errors import TargetError
+from emitter.targets import _names, describe_all, resolve
+
+if TYPE_CHECKING:
+    from emitter.targets._base import Target
+
+__all__ = ["targets_json", "targets_text"]
+
+SCHEMA = "emitter.targets/1"
+
+_TIERS = {
+    1: "its artefacts run in CI",
+    2: "its artefacts are linked or checked in CI",
+    3: "written, and checked only here",
+}
+
+
+def targets_text(name: str | None) -> str:
+    """Return a table of all targets, or the facts of the one with the name `name` (in any spelling).
+
+    Raises TargetError for a name that does not resolve.
+    """
+    if name is None:
+        rows = [("TARGET", "TIER", "DESCRIPTION")]
+        rows += [(target.name, str(target.tier), target.description) for target in describe_all()]
+        width = max(len(row[0]) for row in rows)
+        table = [f"{row[0]:<{width}}  {row[1]:<4}  {row[2]}" for row in rows]
+        tiers = [f"tier {tier}: {meaning}" for tier, meaning in _TIERS.items()]
+        return "\n".join([*table, "", *tiers, "`emitter targets NAME` shows one, under any of its names."])
+    resolved = resolve(name)
+    target = resolved.target
+    facts: dict[str, object] = {
+        "description": target.description,
+        "tier": f"{target.tier} ({_TIERS[target.tier]})",
+        "LLVM triple": resolved.triple,
+        "also written": ", ".join(_spellings(target)),
+        "ABI": target.psabi,
+        "version": f"{target.version_kind} {resolved.version}" if resolved.version else None,
+        "format": f"{target.object_format.upper()}{target.pointer_width}, {target.byte_order}-endian",
+        "e_machine": target.e_machine,
+        "e_flags": f"{target.e_flags_object:#x} in objects, {target.e_flags_image:#x} in libraries",
+        "largest page": f"{target.max_page_size} bytes",
+        "reach of code": f"{target.reach} bytes",
+        "largest library": f"{target.max_image_size} bytes" if target.max_image_size else None,
+        "LLVM's CPU": f"{target.cpu} {target.features}".strip(),
+        "LLVM's ABI": target.abi_name,
+        "code model": target.code_model,
+        "properties": ", ".join(f"{p.pr_type:#x} = {p.value:#x}" for p in target.properties),
+        "attributes": target.attributes and target.attributes.section,
+        "emulators": ", ".join(target.emulators),
+        "GPU programs": "carried" if target.device_code else None,
+    }
+    shown = {key: value for key, value in facts.items() if value not in (None, "")}
+    width = max(map(len, shown))
+    return "\n".join([target.name, *(f"  {key:<{width}}  {value}" for key, value in shown.items())])
+
+
+def targets_json(name: str | None) -> dict[str, object]:
+    """Return the facts of all targets, or of one, under the keys of the schema `emitter.targets/1`.
+
+    The keys of a target are the fields of `emitter.targets._base.Target`; bytes are hexadecimal. With a name, `version`
+    is the one that it carries, or null.
+    """
+    if name is None:
+        return {"schema": SCHEMA, "targets": [_facts(target) for target in describe_all()]}
+    resolved = resolve(name)
+    return {
+        "schema": SCHEMA,
+        "typed": name,
+        "triple": resolved.triple,
+        "version": resolved.version,
+        "targets": [_facts(resolved.target)],
+    }
+
+
+def _facts(target: Target) -> dict[str, object]:
+    facts = {field.name: getattr(target, field.name) for field in fields(target)}
+    facts["properties"] = [{"pr_type": p.pr_type, "value": p.value} for p in target.properties]
+    if target.attributes:
+        facts["attributes"] = {
+            "section": target.attributes.section,
+            "sh_type": target.attributes.sh_type,
+            "contents": target.attributes.contents.hex(),
+            "p_type": target.attributes.p_type,
+        }
+    if target.large_data:
+        facts["large_data"] = {"section": target.large_data.section, "sh_flags": target.large_data.sh_flags}
+    return facts | {"spellings": _spellings(target)}
+
+
+def _spellings(target: Target) -> list[str]:
+    def stands_for(spelling: str) -> bool:
+        try:
+            return _names.parse(spelling)[0] == target.name
+        except TargetError:
+            return False
+
+    return [spelling for spelling in _names.SPELLINGS if stands_for(spelling)]

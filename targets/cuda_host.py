@@ -1,0 +1,13 @@
+"""x86-64 Linux with glibc that carries CUDA device programs beside the constants: workstations, DGX, cloud machines."""
+
+from emitter.targets._base import replace
+from emitter.targets.x86_64_linux_gnu import TARGET as X86_64_LINUX_GNU
+
+TARGET = replace(
+    X86_64_LINUX_GNU,
+    name="cuda-host",
+    description="x86-64 Linux, glibc, with CUDA device programs",
+    version_kind=None,
+    oldest_version=None,
+    device_code=True,
+)
