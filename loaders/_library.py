@@ -1,0 +1,297 @@
+"""Opens files that hold packs, and gives their tensors by name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from emitter.errors import LoadError, UsageError
+from emitter.loaders._containers import find
+from emitter.loaders._pack import Index
+from emitter.loaders._tensor import Tensor, check_crc
+from emitter.pack import format as fmt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer, Self
+
+    from emitter.package import ByteOrder
+
+__all__ = ["Library", "Pack", "load"]
+
+_T = TypeVar("_T")
+
+_MAX_COMPARED = 5000  # names that are looked through for near ones: comparing is slow
+
+
+class _Tensors:
+    """What packs and libraries have in common: tensors by name, like a read-only mapping, and the header's facts."""
+
+    __slots__ = ()
+
+    def _pack(self) -> Pack:
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        """Return every name, sorted by its UTF-8 bytes."""
+        return list(self._pack().index().names())
+
+    def keys(self) -> list[str]:
+        """Return `names()`, so that `dict(library)` works."""
+        return self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self._pack().index())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._pack().index().find(name) is not None
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return `tensor(name).numpy()`: a read-only array over the file's own bytes."""
+        return self.tensor(name).numpy()
+
+    def get(self, name: str, default: _T | None = None) -> NDArray[Any] | _T | None:
+        """Return the array called `name`, or `default` if there is none."""
+        index = self._pack().index()
+        return default if index.find(name) is None else self[name]
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor, in the order of `names()`."""
+        pack = self._pack()
+        return (Tensor(pack.index, number, pack.file_offset) for number in range(len(pack.index())))
+
+    def values(self) -> Iterator[NDArray[Any]]:
+        """Yield the array of every tensor, in the order of `names()`."""
+        return (tensor.numpy() for tensor in self.tensors())
+
+    def items(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield (name, array) of every tensor, in the order of `names()`."""
+        return ((tensor.name, tensor.numpy()) for tensor in self.tensors())
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the tensor called `name`; raise LoadError, with the nearest names, if there is none."""
+        pack = self._pack()
+        index = pack.index()
+        number = index.find(name) if isinstance(name, str) else None
+        if number is None:
+            raise LoadError(f"it holds no tensor called {name!r}", where=index.where, hint=_nearest(index, str(name)))
+        return Tensor(pack.index, number, pack.file_offset)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The package's keys and values."""
+        index = self._pack().index()
+        return index.metadata(index.header.metadata_first, index.header.metadata_count, index.where)
+
+    @property
+    def model_version(self) -> str:
+        """The version string that the user gave, or empty."""
+        return self._pack().index().model_version
+
+    @property
+    def schema_hash(self) -> int:
+        """The hash of all names, types and shapes: unsigned, 64 bits, the same for every byte order."""
+        return self._pack().index().header.schema_hash
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of the pack format: (major, minor)."""
+        header = self._pack().index().header
+        return header.version_major, header.version_minor
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """The byte order of the elements: that of the CPU which the file is for."""
+        return self._pack().index().header.byte_order
+
+    @property
+    def alignment(self) -> int:
+        """Bytes: the largest alignment of a payload."""
+        return self._pack().index().header.alignment
+
+
+class Pack(_Tensors):
+    """One pack of a library.
+
+    `file_offset` is where it begins in the file, `size` is its bytes, `member` the archive member that holds it, or empty.
+    """
+
+    __slots__ = ("_index", "_where", "file_offset", "member", "size")
+
+    def __init__(self, index: Index, file_offset: int, member: str) -> None:
+        self._index: Index | None = index
+        self._where = index.where
+        self.file_offset: int = file_offset
+        self.size: int = index.header.total_size
+        self.member: str = member
+
+    def __repr__(self) -> str:
+        return f"<emitter pack {self._where}: {'closed' if self._index is None else f'{len(self)} tensors'}>"
+
+    def index(self) -> Index:
+        """Return the index of the open pack; raise LoadError if its library is closed. For this package's own use."""
+        if self._index is None:
+            raise LoadError(
+                "the library is closed",
+                where=self._where,
+                hint="take arrays before its `with` block ends, or load it again",
+            )
+        return self._index
+
+    def _pack(self) -> Pack:
+        return self
+
+    def _close(self) -> None:
+        self._index = None
+
+    def validate(self) -> None:
+        """Check every rule of the format outside the payloads: O(tensors). Raise FormatError for a broken one."""
+        from emitter.loaders._validate import validate
+
+        validate(self.index())
+
+    def check(self) -> None:
+        """Validate the pack, then read every payload; raise FormatError where its CRC-32C differs."""
+        self.validate()
+        index = self.index()
+        for number in range(index.tables[fmt.PAYLOAD.kind].records):
+            payload = index.raw_payload(number)
+            check_crc(
+                index.data[payload.offset : payload.offset + payload.size],
+                payload.crc32c,
+                f"{self._where}: payload {number}",
+            )
+
+
+class Library(_Tensors):
+    """A file, or a buffer, that holds packs. If it holds one, the library gives its tensors itself, else `packs` do.
+
+    `kind` says what the file is. Arrays, views and DLPack capsules lie over the mapped file, and keep it mapped: the
+    library may be closed or forgotten, and they stay valid until the last of them is gone. Closing (or leaving the
+    `with` block) refuses everything new. Do not truncate or overwrite a file that is mapped: the system ends a process
+    that reads what is no longer there (SIGBUS). To replace a file, rename another over it.
+
+    >>> with load("libresnet18.so") as library:    # doctest: +SKIP
+    ...     weight = library["conv1.weight"]
+    """
+
+    __slots__ = ("kind", "packs", "path")
+
+    def __init__(self, path: str, kind: str, packs: tuple[Pack, ...]) -> None:
+        self.path: str = path
+        self.kind: str = kind
+        self.packs: tuple[Pack, ...] = packs
+
+    def __repr__(self) -> str:
+        return f"<emitter library {self.path}: {self.kind}, {len(self.packs)} pack{'s' * (len(self.packs) != 1)}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Refuse everything new. What was given stays valid, and the file mapped until the last of it is gone."""
+        for pack in self.packs:
+            pack._close()
+
+    def validate(self) -> None:
+        """Call `Pack.validate` for every pack."""
+        for pack in self.packs:
+            pack.validate()
+
+    def check(self) -> None:
+        """Call `Pack.check` for every pack: reads everything."""
+        for pack in self.packs:
+            pack.check()
+
+    def _pack(self) -> Pack:
+        if len(self.packs) != 1:
+            raise LoadError(
+                f"the file holds {len(self.packs)} packs",
+                where=self.path,
+                actual=", ".join(
+                    f"packs[{number}] {f'in {pack.member} ' if pack.member else ''}at file offset {pack.file_offset:#x}"
+                    for number, pack in enumerate(self.packs)
+                ),
+                hint="choose one, as in library.packs[0]",
+            )
+        return self.packs[0]
+
+
+def load(source: str | os.PathLike[str] | Buffer) -> Library:
+    """Open a file that holds packs, of any CPU, on any machine, without running anything of it.
+
+    `source` is the path of a `.pack`, an ELF executable, shared object or relocatable object, or an ar archive; or a
+    buffer (bytes, memoryview, mmap, ...) with the content of one. A file is mapped, not read: opening takes the same
+    time for every size. Raises LoadError for what cannot be opened, is truncated, or holds no pack, FormatError for
+    what breaks its own format.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fsdecode(source)
+        data = _map(path)
+    else:
+        path = "buffer"
+        data = _view(source)
+    contents = find(data, path)
+    several = len(contents.places) > 1
+    packs = []
+    for number, place in enumerate(contents.places):
+        where = f"{path}: packs[{number}]" if several else path
+        index = Index(data[place.offset : place.offset + place.size], where)
+        if index.header.total_size != place.size:
+            raise LoadError(
+                "the file and its pack disagree on the pack's size",
+                where=where,
+                expected=place.size,
+                actual=index.header.total_size,
+            )
+        packs.append(Pack(index, place.offset, place.member))
+    return Library(path, contents.kind, tuple(packs))
+
+
+def _map(path: str) -> memoryview:
+    import mmap
+    import stat
+
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise LoadError(
+                    "not a regular file", where=path, hint="write the bytes to a file, or load them as a buffer"
+                )
+            if not status.st_size:
+                raise LoadError("the file is empty", where=path)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError, OverflowError) as error:
+        raise LoadError(f"cannot open: {getattr(error, 'strerror', None) or error}", where=path) from error
+
+
+def _view(source: Buffer) -> memoryview:
+    try:
+        view = memoryview(source)
+    except TypeError as error:
+        raise UsageError("neither a path nor a buffer", where="load", actual=type(source).__name__) from error
+    if not view.c_contiguous:
+        raise UsageError("the buffer is not contiguous", where="load", hint="pass bytes(buffer)")
+    return (view.cast("B") if view.nbytes else memoryview(b"")).toreadonly()
+
+
+def _nearest(index: Index, name: str) -> str:
+    count = len(index)
+    if not count:
+        return "it holds no tensors"
+    if count <= _MAX_COMPARED:
+        import difflib
+
+        near = difflib.get_close_matches(name, list(index.names()), n=3, cutoff=0.5)
+        if near:
+            return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(map(repr, near))}"
+    return f"names() lists its {count}"

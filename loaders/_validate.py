@@ -1,0 +1,183 @@
+"""Every rule of docs/pack-format.md that a pack can break outside its payloads: O(index), and no payload is read."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from emitter.checksum import crc32c
+from emitter.errors import FormatError
+from emitter.pack import format as fmt
+
+if TYPE_CHECKING:
+    from emitter.loaders._pack import Index, TensorRecord
+
+__all__ = ["validate"]
+
+_MAX_NAME = 65535
+_STEP = 1 << 20
+_RESERVED = fmt.TENSOR.offset("reserved")
+
+
+def validate(index: Index) -> None:
+    """Raise FormatError for the first rule that is broken."""
+    _check_crc(index)
+    _check_tables(index)
+    _check_payloads(index)
+    header, where = index.header, index.where
+    _check_string(index, where, "the model version", header.model_version_offset, header.model_version_length)
+    _check_metadata(index, where, header.metadata_first, header.metadata_count)
+    _check_tensors(index)
+
+
+def _check_crc(index: Index) -> None:
+    header, crc = index.header, 0
+    for start in range(header.header_size, header.index_size, _STEP):
+        crc = crc32c(bytes(index.data[start : min(start + _STEP, header.index_size)]), crc)
+    if crc != header.index_crc32c:
+        raise FormatError(
+            "index_crc32c does not match the index",
+            where=index.where,
+            expected=f"{header.index_crc32c:#010x}",
+            actual=f"{crc:#010x}",
+        )
+
+
+def _check_tables(index: Index) -> None:
+    header = index.header
+    regions = [
+        (
+            header.directory_offset,
+            header.directory_offset + header.directory_count * header.directory_record_size,
+            "the directory",
+        )
+    ]
+    regions += [(table.offset, table.end, f"table {kind}") for kind, table in index.tables.items() if table.records]
+    for (_, end, first), (start, _, second) in pairwise(sorted(regions)):
+        if start < end:
+            raise FormatError(
+                f"{first} and {second} overlap", where=index.where, expected=f"a start of at least {end}", actual=start
+            )
+
+
+def _check_payloads(index: Index) -> None:
+    header = index.header
+    end, largest = header.index_size, 8
+    for number in range(index.tables[fmt.PAYLOAD.kind].records):
+        payload = index.raw_payload(number)
+        where = f"{index.where}: payload {number}"
+        index.check_payload(payload, where)
+        if payload.offset < end:
+            raise FormatError(
+                "the payload overlaps the one before, or is out of order",
+                where=where,
+                expected=f"at least {end}",
+                actual=payload.offset,
+            )
+        end = payload.offset + payload.size
+        largest = max(largest, payload.alignment)
+    if header.total_size != end:
+        raise FormatError(
+            "total_size is not the end of the last payload", where=index.where, expected=end, actual=header.total_size
+        )
+    if header.alignment != largest:
+        raise FormatError(
+            "the alignment is not the largest of a payload",
+            where=index.where,
+            expected=largest,
+            actual=header.alignment,
+        )
+
+
+def _check_tensors(index: Index) -> None:
+    import hashlib
+
+    table = index.tables[fmt.TENSOR.kind]
+    digest = hashlib.sha256(b"emitter schema 1\0" + struct.pack("<Q", len(index)))
+    previous = b""
+    for number in range(len(index)):
+        offset, length = index.raw_tensor(number)[:2]
+        where = f"{index.where}: tensor record {number}"
+        name = _check_string(index, where, "the name", offset, length)
+        if not 0 < length <= _MAX_NAME:
+            raise FormatError(
+                "the name's length is out of range", where=where, expected=f"1 to {_MAX_NAME} bytes", actual=length
+            )
+        if name <= previous:
+            raise FormatError(
+                "the name is not behind the one before", where=where, expected=f"more than {previous!r}", actual=name
+            )
+        previous = name
+        record = index.tensor(number)
+        shape = _check_tensor(index, record, where)
+        at = table.offset + number * table.record_size + _RESERVED
+        if any(index.data[at : at + fmt.TENSOR.size - _RESERVED]):
+            raise FormatError("reserved bytes are not zero", where=f"{where}: offset {at}")
+        dtype = record.dtype
+        digest.update(struct.pack("<I", length) + name)
+        digest.update(
+            struct.pack(
+                f"<BBHHH{len(shape)}q", dtype.code, dtype.bits, dtype.lanes, record.encoding, len(shape), *shape
+            )
+        )
+    digest.update(struct.pack("<Q", 0))  # modules
+    schema = int.from_bytes(digest.digest()[:8], "little")
+    # What a later version adds to a schema, this one cannot hash.
+    if index.header.version_minor <= fmt.VERSION_MINOR and schema != index.header.schema_hash:
+        raise FormatError(
+            "schema_hash does not match the tensors",
+            where=index.where,
+            expected=f"{schema:#018x}",
+            actual=f"{index.header.schema_hash:#018x}",
+        )
+
+
+def _check_tensor(index: Index, record: TensorRecord, where: str) -> tuple[int, ...]:
+    dtype = record.dtype
+    if not dtype.element_bits:
+        raise FormatError("the element type has no bits", where=where, actual=dtype)
+    shape, _ = index.shape(record, where)
+    if not record.ndim and (record.shape_offset or record.strides_offset):
+        raise FormatError("a tensor without dimensions has offsets of them", where=where, expected=0)
+    payload = index.payload(record.payload, where)
+    if not record.encoding and payload.size != dtype.nbytes(shape):
+        raise FormatError(
+            f"the payload is not {dtype} of shape {list(shape)}",
+            where=where,
+            expected=f"{dtype.nbytes(shape)} bytes",
+            actual=payload.size,
+        )
+    _check_metadata(index, where, record.metadata_first, record.metadata_count)
+    return shape
+
+
+def _check_metadata(index: Index, where: str, first: int, count: int) -> None:
+    previous: bytes | None = None
+    for strings in index.raw_metadata(first, count, where):
+        key = _check_string(index, where, "a metadata key", *strings[:2])
+        _check_string(index, where, "a metadata value", *strings[2:])
+        if previous is not None and key <= previous:
+            raise FormatError(
+                "a metadata key is not behind the one before",
+                where=where,
+                expected=f"more than {previous!r}",
+                actual=key,
+            )
+        previous = key
+
+
+def _check_string(index: Index, where: str, what: str, offset: int, length: int) -> bytes:
+    pool = index.tables[fmt.STRINGS.kind]
+    if offset < pool.offset or offset + length >= pool.end:
+        raise FormatError(
+            f"{what} is not in the pool of strings",
+            where=where,
+            expected=f"offsets {pool.offset} to {pool.end}, with a NUL behind it",
+            actual=f"offset {offset}, {length} bytes",
+        )
+    text = bytes(index.data[offset : offset + length + 1])
+    if text.find(b"\0") != length:
+        raise FormatError(f"{what} is not ended by its only NUL", where=where, actual=text[:80])
+    index.string(what, offset, length)
+    return text[:-1]
