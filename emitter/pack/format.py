@@ -16,6 +16,8 @@ __all__ = [
     "HEADER_CRC_OFFSET",
     "KNOWN_INCOMPATIBLE",
     "MAGIC",
+    "MAX_HEADER_SIZE",
+    "MAX_TABLES",
     "METADATA",
     "PAYLOAD",
     "RECORDS",
@@ -35,6 +37,10 @@ VERSION_MINOR = 1
 
 # Feature bits that a reader of this version understands. A reader refuses a pack with any other incompatible bit.
 KNOWN_INCOMPATIBLE = 0
+
+# Bounds on what opening looks at, so that it takes the same time whatever a file says.
+MAX_HEADER_SIZE = 1 << 16
+MAX_TABLES = 1 << 10
 
 _STRUCT_CODE = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
 _SIZE = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
@@ -98,20 +104,22 @@ HEADER = Record(
         Field("byte_order", "u32", "0x01020304 in the pack's byte order"),
         Field("version_major", "u16", "readers refuse another major version"),
         Field("version_minor", "u16", "informative"),
-        Field("header_size", "u32", "bytes of this header; a later version may append fields"),
+        Field("header_size", "u32", "bytes of this header; a multiple of 8, at most 65536; later versions may append"),
         Field("header_crc32c", "u32", "CRC-32C of the first header_size bytes, with this field taken as zero"),
-        Field("total_size", "u64", "bytes of the pack, from the magic to the end of the last payload"),
+        Field(
+            "total_size", "u64", "bytes of the pack, up to the end of the last payload or, without one, of the index"
+        ),
         Field("index_size", "u32", "bytes before the payloads: header, directory and tables; a multiple of 8"),
         Field("index_crc32c", "u32", "CRC-32C of the bytes from header_size up to index_size"),
         Field("compatible_features", "u64", "feature bits that a reader may ignore"),
         Field("incompatible_features", "u64", "feature bits that a reader must know, or refuse the pack"),
         Field("schema_hash", "u64", "see Schema hash"),
         Field("model_version_offset", "u32", "offset of the user's version string in the pack"),
-        Field("model_version_length", "u32", "its bytes, without the NUL"),
+        Field("model_version_length", "u32", "its bytes, without the NUL; at most 65535"),
         Field("metadata_first", "u32", "first metadata record of the package"),
         Field("metadata_count", "u32", "metadata records of the package"),
         Field("directory_offset", "u32", "offset of the directory; a multiple of 8"),
-        Field("directory_count", "u32", "directory entries"),
+        Field("directory_count", "u32", "directory entries; at most 1024"),
         Field("directory_record_size", "u32", "bytes of a directory entry; a multiple of 8, at least 16"),
         Field(
             "alignment",
@@ -139,7 +147,7 @@ PAYLOAD = Record(
     1,
     "A run of bytes after the index. In ascending order of offset, without overlap; equal payloads are stored once.",
     (
-        Field("offset", "u64", "offset in the pack; a multiple of alignment"),
+        Field("offset", "u64", "offset in the pack, not below index_size; a multiple of alignment"),
         Field("size", "u64", "bytes"),
         Field("alignment", "u32", "a power of two, at most 2097152"),
         Field("crc32c", "u32", "CRC-32C of the bytes"),
@@ -154,13 +162,13 @@ TENSOR = Record(
         Field("name_offset", "u32", "offset of the name in the pack: UTF-8, followed by a NUL"),
         Field("name_length", "u32", "its bytes, without the NUL; 1 to 65535"),
         Field("dtype_code", "u8", "DLDataTypeCode of DLPack"),
-        Field("dtype_bits", "u8", "bits of one lane"),
-        Field("dtype_lanes", "u16", "lanes of one element"),
+        Field("dtype_bits", "u8", "bits of one lane; not 0"),
+        Field("dtype_lanes", "u16", "lanes of one element; not 0"),
         Field("encoding", "u16", "0: elements of the dtype; else a block format, see Encodings"),
         Field("ndim", "u16", "dimensions; 0 to 64"),
         Field("payload", "u32", "index of its payload record"),
         Field("shape_offset", "u32", "offset of int64[ndim] in the pack, a multiple of 8; 0 if ndim is 0"),
-        Field("strides_offset", "u32", "offset of int64[ndim], in elements, row-major; 0 if ndim is 0"),
+        Field("strides_offset", "u32", "the same for the strides, in elements"),
         Field("metadata_first", "u32", "first metadata record of the tensor"),
         Field("metadata_count", "u32", "metadata records of the tensor"),
         Field("reserved", "u8", "zero", 4),
@@ -173,7 +181,7 @@ METADATA = Record(
     "A key and a value: UTF-8, followed by a NUL. Within one owner sorted by the bytes of the key; keys are unique.",
     (
         Field("key_offset", "u32", "offset of the key in the pack"),
-        Field("key_length", "u32", "its bytes, without the NUL"),
+        Field("key_length", "u32", "its bytes, without the NUL; 1 to 65535"),
         Field("value_offset", "u32", "offset of the value in the pack"),
         Field("value_length", "u32", "its bytes, without the NUL"),
     ),

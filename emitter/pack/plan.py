@@ -10,6 +10,7 @@ from emitter.checksum import crc32c
 from emitter.errors import LayoutError
 from emitter.layout import Copy, align_up, bulk_alignment
 from emitter.pack import format as fmt
+from emitter.package import MAX_NAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +100,7 @@ def plan_pack(
     dims = _Dims()
     metadata: list[tuple[int, int, int, int]] = []
     package_metadata = _add_metadata(metadata, strings, package.metadata)
-    model_version = strings.add(package.model_version)
+    model_version = strings.add_bytes(_encoded("the model version", package.model_version, 0, MAX_NAME_BYTES))
     records = []
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
         name_offset, name_length = strings.add_bytes(name)
@@ -216,9 +217,6 @@ class _Strings:
         self.data = bytearray()
         self._known: dict[bytes, int] = {}
 
-    def add(self, text: str) -> tuple[int, int]:
-        return self.add_bytes(text.encode())
-
     def add_bytes(self, text: bytes) -> tuple[int, int]:
         offset = self._known.setdefault(text, len(self.data))
         if offset == len(self.data):
@@ -244,12 +242,22 @@ class _Dims:
 
 
 def row_major_strides(shape: tuple[int, ...]) -> list[int]:
-    """Return the strides, in elements, of a compact row-major tensor; an empty dimension counts as one, as in numpy."""
+    """Return the strides, in elements, of a compact row-major tensor; an empty dimension counts as one, as in numpy.
+
+    Raises LayoutError if the product of the dimensions that are not empty is not below 2^63.
+    """
     strides: list[int] = []
     step = 1
     for extent in reversed(shape):
         strides.append(step)
         step *= max(extent, 1)
+    if step >= 1 << 63:
+        raise LayoutError(
+            "the strides cannot be written",
+            expected="dimensions, other than empty ones, whose product is below 2^63",
+            actual=f"shape {list(shape)}",
+            hint="store the tensor with another shape",
+        )
     return strides[::-1]
 
 
@@ -257,6 +265,25 @@ def _add_metadata(
     records: list[tuple[int, int, int, int]], strings: _Strings, metadata: Mapping[str, str]
 ) -> tuple[int, int]:
     first = len(records)
-    for key, value in sorted((key.encode(), value.encode()) for key, value in metadata.items()):
+    pairs = (
+        (_encoded("a metadata key", key, 1, MAX_NAME_BYTES), _encoded("a metadata value", value, 0, _U32_MAX))
+        for key, value in metadata.items()
+    )
+    for key, value in sorted(pairs):
         records.append((*strings.add_bytes(key), *strings.add_bytes(value)))
     return first, len(metadata)
+
+
+def _encoded(what: str, text: str, least: int, most: int) -> bytes:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise LayoutError(f"{what} is not valid UTF-8", actual=ascii(text[:80])) from error
+    if b"\0" in encoded or not least <= len(encoded) <= most:
+        raise LayoutError(
+            f"{what} cannot be written",
+            expected=f"{least} to {most} bytes of UTF-8 without NUL",
+            actual=f"{len(encoded)} bytes, {text[:80]!a}",
+            hint="change or leave out the metadata",
+        )
+    return encoded

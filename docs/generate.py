@@ -1,0 +1,204 @@
+"""Writes what is derived from the tables of the package into docs/pack-format.md and loaders/c/emitter.h.
+
+    python docs/generate.py           rewrite the generated parts
+    python docs/generate.py --check   exit 1 if one of them is not up to date
+
+A generated part stands between two comments of their own lines, `generated: NAME` and `end of generated: NAME`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import sys
+from typing import TYPE_CHECKING
+
+from emitter import dtypes
+from emitter.checksum import crc32c
+from emitter.pack import format as fmt
+from emitter.pack.plan import plan_pack
+from emitter.package import MAX_ALIGNMENT, MAX_NAME_BYTES, MAX_NDIM, Package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
+FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
+
+_C_TYPE = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "i64": "int64_t"}
+_TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
+
+
+def c_records() -> str:
+    """Return constants and structs of the records, each with a check of its size."""
+    constants = [
+        ("MAGIC", "{" + ", ".join(f"0x{byte:02x}" for byte in fmt.MAGIC) + "}"),
+        ("BYTE_ORDER_MARK", f"0x{fmt.BYTE_ORDER_MARK:08x}u"),
+        ("FOREIGN_MARK", f"0x{int.from_bytes(fmt.BYTE_ORDER_MARK.to_bytes(4, 'little'), 'big'):08x}u"),
+        ("VERSION_MAJOR", fmt.VERSION_MAJOR),
+        ("KNOWN_INCOMPATIBLE", f"{fmt.KNOWN_INCOMPATIBLE}u"),
+        ("HEADER_CRC_OFFSET", f"{fmt.HEADER_CRC_OFFSET}u"),
+        ("MAX_HEADER", f"{fmt.MAX_HEADER_SIZE}u"),
+        ("MAX_TABLES", f"{fmt.MAX_TABLES}u"),
+        ("MAX_NAME", f"{MAX_NAME_BYTES}u"),
+        ("MAX_NDIM", f"{MAX_NDIM}u"),
+        ("MAX_ALIGNMENT", f"{MAX_ALIGNMENT}u"),
+        *((f"KIND_{record.name.upper()}", f"{record.kind}u") for record in _TABLES),
+        *((f"SIZEOF_{record.name.upper()}", f"{record.size}u") for record in fmt.RECORDS),
+    ]
+    lines = [f"#define EMITTER0_{name}_ {value}" for name, value in constants]
+    for record in fmt.RECORDS:
+        if record in (fmt.DIMS, fmt.STRINGS):
+            continue  # arrays of numbers and of bytes
+        lines += ["", f"/* {record.doc} */", f"struct EMITTER0_MAY_ALIAS_ emitter0_{record.name}_record {{"]
+        for field in record.fields:
+            extent = f"[{field.count}]" if field.count > 1 else ""
+            lines.append(f"    {_C_TYPE[field.type]} {field.name}{extent}; /* {field.doc} */")
+        size = f"sizeof(struct emitter0_{record.name}_record)"
+        lines += ["};", f"typedef char emitter0_{record.name}_size_[{size} == {record.size} ? 1 : -1];"]
+    lines += ["", "/* DLDataTypeCode of DLPack */", "enum emitter0_dtype_code {"]
+    codes = [(name, value) for name, value in vars(dtypes).items() if name.isupper() and isinstance(value, int)]
+    lines += [f"    EMITTER0_DTYPE_{name} = {value}{',' if name != codes[-1][0] else ''}" for name, value in codes]
+    return "\n".join([*lines, "};"])
+
+
+def c_crc() -> str:
+    """Return the table of emitter0_crc_nibble_."""
+    rows = []
+    for position in range(8):
+        row = []
+        for nibble in range(16):
+            register = nibble
+            for _ in range(4 * (position + 1)):
+                register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+            row.append(f"0x{register:08x}u")
+        rows.append(f"        {{{', '.join(row[:8])},\n         {', '.join(row[8:])}}},")
+    return "\n".join(rows)
+
+
+def c_dtypes() -> str:
+    """Return the cases of emitter0_dtype_name."""
+    return "\n".join(
+        f'    case 0x{row.dtype.code << 8 | row.dtype.bits:x}: return "{row.name}";' for row in dtypes.TABLE
+    )
+
+
+def c_names(header: str) -> str:
+    """Return the definitions of the names without a number: of every public name in the header."""
+    header = replaced(header, "names", "")
+    names = sorted(set(re.findall(r"\b(?:emitter|EMITTER)0_\w*[a-zA-Z0-9]\b", header)))
+    private = re.compile(r"emitter0_\w+_record\b|EMITTER0_(?:H|DLPACK)$")
+    return "\n".join(f"#define {name.replace('0_', '_', 1)} {name}" for name in names if not private.match(name))
+
+
+def md_records() -> str:
+    """Return a table for each record."""
+    lines = []
+    for record in fmt.RECORDS:
+        kind = f"kind {record.kind}, " if record.kind else ""
+        lines += [f"### {record.name} ({kind}{record.size} byte{'s' if record.size > 1 else ''})", "", record.doc, ""]
+        lines += ["| offset | type | field | meaning |", "|---:|---|---|---|"]
+        offset = 0
+        for field in record.fields:
+            extent = f"[{field.count}]" if field.count > 1 else ""
+            lines.append(f"| {offset} | {field.type}{extent} | `{field.name}` | {field.doc} |")
+            offset += field.size
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def md_dtypes() -> str:
+    """Return the table of named element types."""
+    lines = ["| name | code | bits | packed |", "|---|---:|---:|---|"]
+    lines += [
+        f"| {row.name} | {row.dtype.code} | {row.dtype.bits} | {'yes' if row.dtype.packed else ''} |"
+        for row in dtypes.TABLE
+    ]
+    return "\n".join(lines)
+
+
+def md_example() -> str:
+    """Return a hex dump of a small pack, with the meaning of each run of bytes."""
+    package = Package(model_version="v1")
+    package.add_raw("w", struct.pack("<2I", 1, 2), alignment=8)
+    plan = plan_pack(package, "little")
+    data = struct.pack("<2I", 1, 2)
+    pack = plan.render_index([crc32c(data)]).ljust(plan.payload_start, b"\0") + data
+    runs: list[tuple[int, int, str]] = []
+    position = 0
+    for field in fmt.HEADER.fields:
+        runs.append((position, field.size, f"header.{field.name}"))
+        position += field.size
+    for table in _TABLES:
+        runs.append((position, fmt.DIRECTORY_ENTRY.size, f"table: kind {table.kind} ({table.name})"))
+        position += fmt.DIRECTORY_ENTRY.size
+    entry = struct.Struct("<" + fmt.DIRECTORY_ENTRY.struct_format)
+    for number, table in enumerate(_TABLES):
+        _, size, offset, count = entry.unpack_from(pack, fmt.HEADER.size + number * entry.size)
+        if table in (fmt.DIMS, fmt.STRINGS):
+            runs.append((offset, size * count, "shapes and strides" if table is fmt.DIMS else "strings"))
+        else:
+            runs += [
+                (offset + table.offset(field.name), field.size, f"{table.name}.{field.name}")
+                for field in (table.fields if count else ())
+            ]
+    runs.append((plan.payload_start, len(data), "payload 0"))
+    lines = []
+    for start, size, meaning in runs:
+        for at in range(start, start + size, 16):
+            chunk = pack[at : min(at + 16, start + size)]
+            lines.append(f"{at:04x}  {chunk.hex(' '):<47}  {meaning if at == start else ''}".rstrip())
+    return "\n".join(["```text", *lines, "```"])
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """Return `text` with the generated part `name` replaced."""
+    pattern = re.compile(
+        rf"^([^\n]*\bgenerated: {name}(?: \*/| -->)\n)(.*?)(^[^\n]*\bend of generated: {name}\b)",
+        re.DOTALL | re.MULTILINE,
+    )
+    result, count = pattern.subn(lambda match: f"{match[1]}{content}\n{match[3]}", text)
+    if count != 1:
+        raise SystemExit(f"generate.py: {count} parts are called {name}, expected one")
+    return result
+
+
+def generate(path: str, parts: dict[str, Callable[[str], str]]) -> tuple[str, str]:
+    """Return the text of a file as it is and as it should be."""
+    with open(path, encoding="utf-8") as file:
+        old = new = file.read()
+    for name, render in parts.items():
+        new = replaced(new, name, render(new))
+    return old, new
+
+
+def main() -> int:
+    """Rewrite the files, or with --check report those that are not up to date."""
+    check = sys.argv[1:] == ["--check"]
+    files: dict[str, dict[str, Callable[[str], str]]] = {
+        HEADER: {
+            "records": lambda _: c_records(),
+            "crc": lambda _: c_crc(),
+            "dtypes": lambda _: c_dtypes(),
+            "names": c_names,
+        },
+        FORMAT: {"records": lambda _: md_records(), "dtypes": lambda _: md_dtypes(), "example": lambda _: md_example()},
+    }
+    stale = 0
+    for path, parts in files.items():
+        old, new = generate(path, parts)
+        if old == new:
+            continue
+        stale = 1
+        if check:
+            sys.stderr.write(f"{os.path.relpath(path, ROOT)} is not up to date: run python docs/generate.py\n")
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(new)
+    return stale if check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
