@@ -96,6 +96,7 @@ def plan_image(
     a payload alignment above 4096, a soname that no loader finds, and a size that the target cannot map.
     """
     _check_request(target, pack, soname)
+    _check_size(target, pack.total_size)
     encoding = elf.Encoding(target.pointer_width, target.byte_order)
     word = encoding.word_size
 
@@ -137,6 +138,7 @@ def plan_image(
     hash_table = _filled(".hash", elf.SHT_HASH, sysv_hash, target.hash_word_size)
     gnu_hash_table.link = hash_table.link = ".dynsym"
     hash_table.entsize = target.hash_word_size
+    gnu_hash_table.entsize = 0 if encoding.is_64 else 4  # in the 64-bit class its words are of two sizes
     dynsym = _symbol_section(".dynsym", elf.SHT_DYNSYM, encoding, len(exports), ".dynstr")
     dynstr_section = _filled(".dynstr", elf.SHT_STRTAB, dynstr.data())
     size_word = _filled(".rodata", elf.SHT_PROGBITS, encoding.words(pack.total_size), word)
