@@ -31,10 +31,10 @@ class TensorSymbol(NamedTuple):
 class Section:
     """An allocated section of `size` bytes.
 
-    Its content is `data`; or the pack, if `holds_pack`; or else zero bytes with `copies` (offsets relative to the
-    section) put over them. `bulk_offset` is the offset in the section that wants a fast file offset
-    (`layout.bulk_alignment`). `large` asks for the target's large-data flags, `retain` for protection against
-    --gc-sections.
+    Its content is `data`; or else zeros with `copies` (offsets relative to the section) put over them, and `tail` at
+    the very end. With `holds_pack` the copies are a pack's payloads, and its index goes to the start of the section.
+    `bulk_offset` is the offset in the section that wants a fast file offset (`layout.bulk_alignment`). `large` asks for
+    the target's large-data flags.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Section:
     alignment: int
     data: bytes | None = None
     copies: tuple[Copy, ...] = ()
+    tail: bytes = b""
     holds_pack: bool = False
     bulk_offset: int = 0
     large: bool = False
-    retain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build_pack", "write_plan"]
 
+_ZEROS = bytes(1 << 20)
+
 
 def build_pack(package: Package, byte_order: ByteOrder = "little", **options: int) -> bytes:
     """Return the pack of a package of untransformed buffers, assembled without the emitter's own writer."""
@@ -55,7 +57,7 @@ def write_plan(plan: FilePlan, pack: PackPlan | None, path: str | PathLike[str])
             crc, position = 0, copy.offset
             for block in _blocks(copy):
                 crc = crc32c(block, crc)
-                if block.strip(b"\0"):
+                if block != _ZEROS[: len(block)]:
                     file.seek(position)
                     file.write(block)
                 position += len(block)
@@ -76,7 +78,7 @@ def _blocks(copy: Copy) -> Iterator[bytes]:
     if extent.inflate or extent.fortran_order:
         msg = "write_plan takes untransformed extents"
         raise TypeError(msg)
-    step = 1 << 20
+    step = len(_ZEROS)
     for start in range(0, extent.length, step):
         at, size = extent.offset + start, min(step, extent.length - start)
         if isinstance(extent.source, BufferSource):

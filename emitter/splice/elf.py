@@ -1,0 +1,252 @@
+"""ELF relocatable objects: the stub of a target, with the sections, symbols and references of a model laid out on it.
+
+Source: System V gABI, chapter 4 (sections, symbol table, relocation), and the psABI that each target names. What the
+stub says about the target (file header, `.note.GNU-stack`, property notes, build attributes) is LLVM's and stays as it
+is; everything else is laid out here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emitter import elf
+from emitter.errors import LayoutError
+from emitter.layout import Copy, FilePlan, Piece, align_up, bulk_alignment
+from emitter.splice.stub import read_stub
+
+if TYPE_CHECKING:
+    from emitter.model import ObjectModel, Section, Symbol
+    from emitter.targets._base import Target
+
+__all__ = ["plan_object"]
+
+# The psABIs whose objects hold addends in the fields themselves (SHT_REL): EM_386 and EM_ARM. All others have SHT_RELA.
+_REL_MACHINES = frozenset({3, 40})
+
+_KINDS = {  # Section.kind: (sh_type, sh_flags)
+    "rodata": (elf.SHT_PROGBITS, elf.SHF_ALLOC),
+    "data": (elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_WRITE),
+    "note": (elf.SHT_NOTE, elf.SHF_ALLOC),
+}
+_TYPES = {"object": elf.STT_OBJECT, "notype": elf.STT_NOTYPE}
+_VISIBILITIES = {"default": elf.STV_DEFAULT, "hidden": elf.STV_HIDDEN, "protected": elf.STV_PROTECTED}
+
+_MAX_SECTIONS = 1 << 20  # of a model; far above any use, and far below what a reader would choke on
+
+
+def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset: int = 0) -> FilePlan:
+    """Lay out `model` as an ET_REL file for `target`; offsets in the plan are relative to the file's own start.
+
+    `file_offset` is where that start will be in the output, not 0 in an archive: payloads are aligned in the output. So
+    in an archive `sh_offset` of a payload need not be a multiple of `sh_addralign`, a rule that ELF does not have for
+    relocatable files. Raises LayoutError for what the class of the file cannot hold, FormatError for a stub that is not
+    this target's.
+    """
+    encoding = elf.Encoding(target.pointer_width, target.byte_order)
+    ei_osabi, kept = read_stub(target, stub)
+    names = elf.StringTable()  # .shstrtab
+    if len(model.sections) > _MAX_SECTIONS:
+        raise LayoutError(
+            "too many sections",
+            expected=f"at most {_MAX_SECTIONS}",
+            actual=len(model.sections),
+            hint="write several objects",
+        )
+
+    # Section numbers are fixed: the model's sections from 1, then the stub's, then relocations and tables.
+    relocated = sorted({reference.section for reference in model.references})
+    first_kept = 1 + len(model.sections)
+    first_relocation = first_kept + len(kept)
+    symtab = first_relocation + len(relocated)
+    extended = first_kept > elf.SHN_LORESERVE  # a symbol may be in a section whose number st_shndx cannot hold
+    strtab = symtab + 1 + extended
+    shstrtab = strtab + 1
+    section_count = shstrtab + 1
+
+    symbols = _Symbols(encoding, model, own=len(target.relocation_relative) == 2)
+    pieces: list[Piece] = []
+    copies: list[Copy] = []
+    headers = [elf.Shdr(0, elf.SHT_NULL, 0, 0, 0, 0, 0, 0, 0)]
+    pack_offset = None
+    position = encoding.ehdr_size
+
+    def add(
+        name: str,
+        data: bytes,
+        *,
+        alignment: int,
+        sh_type: int,
+        flags: int = 0,
+        link: int = 0,
+        info: int = 0,
+        entsize: int = 0,
+    ) -> None:
+        nonlocal position
+        position = align_up(position, alignment)
+        row = elf.Shdr(names.add(name.encode()), sh_type, flags, 0, position, len(data), link, info, alignment, entsize)
+        headers.append(row)
+        if data:
+            pieces.append(Piece(position, data))
+        position += len(data)
+
+    fields = _fields(target, encoding, model)
+    for number, section in enumerate(model.sections):
+        sh_type, sh_flags = _KINDS[section.kind]
+        if section.large:
+            sh_flags |= target.large_data.sh_flags if target.large_data else 0
+        position = _place(section, position + file_offset) - file_offset
+        sh_name = names.add(section.name.encode())
+        headers.append(elf.Shdr(sh_name, sh_type, sh_flags, 0, position, section.size, 0, 0, section.alignment))
+        data = section.data
+        if data is not None and number in fields:
+            patched = bytearray(data)
+            for offset, value in fields[number]:
+                patched[offset : offset + encoding.word_size] = value
+            data = bytes(patched)
+        if data:
+            pieces.append(Piece(position, data))
+        if section.tail:
+            pieces.append(Piece(position + section.size - len(section.tail), section.tail))
+        copies += (
+            Copy(position + copy.offset, copy.size, copy.extent, copy.swap_unit, copy.shape, copy.item_bits)
+            for copy in section.copies
+        )
+        if section.holds_pack:
+            pack_offset = position
+        position += section.size
+    for name, sh_type, sh_flags, sh_addralign, sh_entsize, contents in kept:
+        add(name, contents, alignment=sh_addralign, sh_type=sh_type, flags=sh_flags, entsize=sh_entsize)
+    # Offsets and sizes of everything that holds payload are fixed.
+
+    is_rel = target.e_machine in _REL_MACHINES
+    for number in relocated:
+        add(
+            (".rel" if is_rel else ".rela") + model.sections[number].name,
+            _relocations(target, encoding, model, number, symbols.number_of_section, is_rel=is_rel),
+            alignment=encoding.word_size,
+            sh_type=elf.SHT_REL if is_rel else elf.SHT_RELA,
+            flags=elf.SHF_INFO_LINK,
+            link=symtab,
+            info=1 + number,
+            entsize=encoding.rel_size if is_rel else encoding.rela_size,
+        )
+    table, shndx = symbols.table()
+    add(
+        ".symtab",
+        table,
+        alignment=encoding.word_size,
+        sh_type=elf.SHT_SYMTAB,
+        link=strtab,
+        info=symbols.local_count,
+        entsize=encoding.sym_size,
+    )
+    if extended:
+        add(".symtab_shndx", shndx, alignment=4, sh_type=elf.SHT_SYMTAB_SHNDX, link=symtab, entsize=4)
+    add(".strtab", symbols.strings.data(), alignment=1, sh_type=elf.SHT_STRTAB)
+    names.add(b".shstrtab")
+    add(".shstrtab", names.data(), alignment=1, sh_type=elf.SHT_STRTAB)
+
+    # File layout is fixed. What e_shnum and e_shstrndx cannot hold is in the first section header (extended numbering).
+    many, far = section_count >= elf.SHN_LORESERVE, shstrtab >= elf.SHN_LORESERVE
+    headers[0] = headers[0]._replace(sh_size=section_count if many else 0, sh_link=shstrtab if far else 0)
+    e_shoff = align_up(position, encoding.word_size)
+    size = e_shoff + section_count * encoding.shdr_size
+    if not encoding.is_64 and size > 0xFFFFFFFF:
+        raise LayoutError(
+            "too large for a 32-bit object",
+            where=target.name,
+            expected="at most 4294967295 bytes",
+            actual=size,
+            hint="split the package",
+        )
+    pieces.append(Piece(e_shoff, b"".join(map(encoding.shdr, headers))))
+    ehdr = elf.Ehdr(
+        elf.ET_REL,
+        target.e_machine,
+        target.e_flags_object,
+        e_shoff=e_shoff,
+        e_shnum=0 if many else section_count,
+        e_shstrndx=elf.SHN_XINDEX if far else shstrtab,
+        ei_osabi=ei_osabi,
+    )
+    return FilePlan(size, [Piece(0, encoding.ehdr(ehdr)), *pieces], copies, pack_offset)
+
+
+def _place(section: Section, position: int) -> int:
+    """Return the file offset of a section that may start at `position`: aligned, its payload at a fast place."""
+    alignment = max(section.alignment, 1)
+    bulk = bulk_alignment(section.size - section.bulk_offset) if section.copies else 1
+    if bulk > 1 and section.bulk_offset % alignment == 0:
+        return align_up(position + section.bulk_offset, max(bulk, alignment)) - section.bulk_offset
+    return align_up(position, alignment)
+
+
+class _Symbols:
+    """The symbol table: one for each section that a relocation needs, then the model's, all global, in its order."""
+
+    def __init__(self, encoding: elf.Encoding, model: ObjectModel, *, own: bool) -> None:
+        self._encoding = encoding
+        self._symbols = model.symbols
+        self.strings = elf.StringTable()
+        needed = {reference.to for reference in model.references}
+        if own:  # the second relocation of a pair subtracts the place, by the symbol of its section
+            needed |= {reference.section for reference in model.references}
+        self._sections = sorted(needed)
+        self.number_of_section = {section: 1 + index for index, section in enumerate(self._sections)}
+        self.local_count = 1 + len(self._sections)
+
+    def table(self) -> tuple[bytes, bytes]:
+        """Return the contents of .symtab and .symtab_shndx."""
+        rows = [self._encoding.sym(elf.Sym(0, 0, 0, 0, 0, 0))]
+        shndx = [0]
+        for section in self._sections:
+            index, extended = _shndx(section)
+            rows.append(self._encoding.sym(elf.Sym(0, elf.st_info(elf.STB_LOCAL, elf.STT_SECTION), 0, index, 0, 0)))
+            shndx.append(extended)
+        for symbol in self._symbols:
+            index, extended = (elf.SHN_ABS, 0) if symbol.section is None else _shndx(symbol.section)
+            if not self._encoding.is_64 and max(symbol.value, symbol.size) > 0xFFFFFFFF:
+                raise LayoutError(
+                    "too large for a 32-bit object", where=symbol.name, actual=max(symbol.value, symbol.size)
+                )
+            rows.append(self._encoding.sym(self._entry(symbol, index)))
+            shndx.append(extended)
+        return b"".join(rows), self._encoding.u32(*shndx)
+
+    def _entry(self, symbol: Symbol, index: int) -> elf.Sym:
+        info = elf.st_info(elf.STB_GLOBAL, _TYPES[symbol.type])
+        name = self.strings.add(symbol.name.encode())
+        return elf.Sym(name, info, _VISIBILITIES[symbol.visibility], index, symbol.value, symbol.size)
+
+
+def _shndx(section: int) -> tuple[int, int]:
+    """Return st_shndx of a symbol in a section of the model, and its entry in .symtab_shndx."""
+    index = 1 + section
+    return (elf.SHN_XINDEX, index) if index >= elf.SHN_LORESERVE else (index, 0)
+
+
+def _fields(target: Target, encoding: elf.Encoding, model: ObjectModel) -> dict[int, list[tuple[int, bytes]]]:
+    """Return what the fields of references hold before relocation, by section: SHT_REL has the addend there."""
+    fields: dict[int, list[tuple[int, bytes]]] = {}
+    mask = (1 << target.pointer_width) - 1
+    for reference in model.references:
+        addend = reference.addend if target.e_machine in _REL_MACHINES else 0
+        fields.setdefault(reference.section, []).append((reference.offset, encoding.words(addend & mask)))
+    return fields
+
+
+def _relocations(
+    target: Target, encoding: elf.Encoding, model: ObjectModel, section: int, numbers: dict[int, int], *, is_rel: bool
+) -> bytes:
+    add, *subtract = target.relocation_relative
+    rows = []
+    for reference in model.references:
+        if reference.section != section:
+            continue
+        symbol = numbers[reference.to]
+        if is_rel:
+            rows.append(encoding.rel(reference.offset, symbol, add))
+        else:
+            rows.append(encoding.rela(reference.offset, symbol, add, reference.addend))
+        rows += (encoding.rela(reference.offset, numbers[section], r_type, reference.offset) for r_type in subtract)
+    return b"".join(rows)
