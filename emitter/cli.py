@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EmitterError as error:
         _report(error, as_json="--json" in arguments)
         return EXIT_ERROR
+    except MemoryError:
+        _report(EmitterError("out of memory", hint="free some, or split the input"), as_json="--json" in arguments)
+        return EXIT_ERROR
     except BrokenPipeError:
         # The reader of our output has gone: nothing more can be said to it, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,6 +81,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("emitter: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except Exception as error:
+        if "-v" in arguments or "--verbose" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        what = f"internal error: {type(error).__name__}: {error}"
+        _report(EmitterError(what, hint="this is a bug in emitter; -v shows where"), as_json="--json" in arguments)
+        return EXIT_ERROR
 
 
 def _report(error: EmitterError, *, as_json: bool) -> None:
@@ -172,8 +183,11 @@ def _emit(arguments: list[str]) -> int:
     if options.output is None:
         raise UsageError("no output", hint="add -o FILE")
 
+    from dataclasses import fields
+
     from emitter.driver import emit
     from emitter.inputs import split_argument
+    from emitter.options import Options
     from emitter.output import cleanup_on_signals
     from emitter.package import Package
 
@@ -190,17 +204,13 @@ def _emit(arguments: list[str]) -> int:
             prefix = prefix or path.removeprefix("raw:")
         package.add_input(path, prefix=prefix, keep_metadata=options.keep_metadata)
 
-    names = (
-        "emit", "name", "align", "section", "visibility", "tensor_symbols", "symbol_prefix", "symbols", "soname", "retain",
-        "large_data", "header", "depfile", "map", "linker_script",
-    )  # fmt: skip
     artefacts = emit(
         package,
         options.output,
         target=options.target or ["native"],
         progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
         note=(lambda line: print(_printable(f"emitter: {line}"), file=sys.stderr)) if options.verbose else None,
-        **{name: getattr(options, name) for name in names},
+        **{field.name: getattr(options, field.name) for field in fields(Options)},
     )
     if options.json:
         _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,7 +66,7 @@ def emit(
     its successor is complete. Raises EmitterError.
     """
     from emitter.check import check
-    from emitter.output import open_output
+    from emitter.output import DATA_MODE, IMAGE_MODE, open_output, write_if_changed, write_small
     from emitter.transfer import write_plan
 
     say = note or (lambda _line: None)
@@ -78,23 +77,17 @@ def emit(
 
     artefacts = []
     for job in jobs:
-        with ExitStack() as stack:
-            main = stack.enter_context(
-                open_output(job.path, job.plan.size, executable=job.format == "library", inputs=package.files)
-            )
-            crcs = write_plan(main.fd, job.plan, job.pack, progress=progress)
+        mode = IMAGE_MODE if job.format == "library" else DATA_MODE
+        with open_output(job.path, job.plan.size, mode, package.sources) as out:
+            crcs = write_plan(out.fd, job.plan, job.pack, progress=progress)
             # The bytes are final.
-            check(main.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
-            finished = []
+            check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
             for option, path in job.companions.items():
                 text = _companion_text(option, job, package, crcs).encode()
-                if option == "header" and _holds(path, text):
-                    continue  # its time stamp is what makes users' files recompile
-                companion = stack.enter_context(open_output(path, len(text), inputs=package.files))
-                companion.write(text)
-                finished.append(companion)
-            for file in (*finished, main):
-                file.commit()
+                # An unchanged header keeps its time stamp, so that nothing is compiled again.
+                write = write_if_changed if option == "header" else write_small
+                write(path, text, inputs=package.sources)
+            out.commit()
         say(f"wrote {job.path}: {job.plan.size} bytes")
         artefacts.append(_artefact(package, job, crcs))
     return artefacts
@@ -127,15 +120,6 @@ def _companion_text(option: str, job: Job, package: Package, crcs: Sequence[int]
     from emitter.symbols import linker_script
 
     return linker_script(target, job.pack)
-
-
-def _holds(path: str, text: bytes) -> bool:
-    """Whether the file at `path` holds exactly `text`."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(text) + 1) == text
-    except OSError:
-        return False
 
 
 def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:

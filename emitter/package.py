@@ -163,7 +163,7 @@ class Package:
         self.metadata: dict[str, str] = dict(metadata or {})
         self.model_version = model_version
         self._tensors: dict[str, Tensor] = {}
-        self._files: dict[str, None] = {}
+        self._files: dict[str, FileSource] = {}
 
     @property
     def files(self) -> list[str]:
@@ -171,13 +171,18 @@ class Package:
         return list(self._files)
 
     @property
+    def sources(self) -> list[FileSource]:
+        """The files of `files`, as they were first seen."""
+        return list(self._files.values())
+
+    @property
     def tensors(self) -> list[Tensor]:
         """The tensors, in source order."""
         return list(self._tensors.values())
 
-    def note_file(self, path: str) -> None:
-        """Record that the package depends on the file at `path`; `add` does so for the source of each tensor."""
-        self._files[path] = None
+    def note_file(self, source: FileSource) -> None:
+        """Record that the package depends on a file; `add` does so for the source of each tensor."""
+        self._files.setdefault(source.path, source)
 
     def add(self, tensor: Tensor) -> None:
         """Add a tensor; raise InputError for a name that is taken, UsageError for one that cannot be written."""
@@ -192,7 +197,7 @@ class Package:
             )
         self._tensors[tensor.name] = tensor
         if isinstance(tensor.extent.source, FileSource):
-            self.note_file(tensor.extent.source.path)
+            self.note_file(tensor.extent.source)
 
     def add_input(self, argument: str | os.PathLike[str], *, prefix: str = "", keep_metadata: bool = False) -> None:
         """Add every tensor of a file that is recognised by content, or the bytes of `raw:FILE`.

@@ -130,8 +130,7 @@ class Planner:
 
         prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
         symbols = tensor_symbols(self._package.tensors, pack, prefix) if self._options.tensor_symbols else []
-        sources = [(symbol, "the name"), (f"{symbol}_size", f"the size of {symbol}")]
-        check_symbols([*sources, *((one.name, f"tensor {one.tensor!r}") for one in symbols)])
+        check_symbols(symbol, symbols)
         return symbols
 
     def _pack_model(
@@ -159,11 +158,11 @@ def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectMode
     stub = targets.stub(target)
     if format_ == "object":
         return plan_object(target, stub, model)
-    from emitter.splice.archive import Member, plan_archive
+    from emitter.splice.archive import plan_archive
 
     name = symbol_name(path, None) + target.object_suffix
     symbols = [symbol.name for symbol in model.symbols]
-    return plan_archive([Member(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
+    return plan_archive([(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
 
 
 def _check_paths(jobs: Sequence[Job]) -> None:

@@ -1,0 +1,242 @@
+"""The command: words, exit statuses, errors, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import emitter
+from emitter.cli import main
+
+TARGET = ["--target", "aarch64-linux-gnu"]
+
+
+def run(*arguments: str, cwd: Path | None = None, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "emitter", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> Path:
+    path = tmp_path / "blob.bin"
+    path.write_bytes(bytes(range(200)))
+    return path
+
+
+def test_bare_command_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "example: emitter --target aarch64-linux-gnu" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"emitter {emitter.__version__}\n"
+
+
+def test_the_distribution_has_the_same_version() -> None:
+    from importlib.metadata import version
+
+    assert version("object-emitter") == emitter.__version__
+
+
+@pytest.mark.parametrize("word", [[], ["emit"]])
+def test_the_main_job(word: list[str], blob: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "libx.so"
+    assert main([*word, *TARGET, f"raw:{blob}", "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == ""
+    with emitter.load(out) as library:
+        assert bytes(library["blob.bin"]) == blob.read_bytes()
+
+
+def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "libx.so"
+    assert main([*TARGET, f"raw:{blob}", "-o", str(out), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert next(iter(document)) == "schema"
+    assert document["schema"] == "emitter.emit/1"
+    assert document["outputs"][0]["size"] == out.stat().st_size
+    assert document["outputs"][0]["symbol"] == "x"
+    assert document["outputs"][0]["target"] == "aarch64-linux-gnu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x"], "no output"),
+        (["-o", "x.so"], "no input"),
+        (["--bogus", "x"], "unrecognized arguments: --bogus"),
+        (["missing.safetensors", "-o", "libx.so"], "missing.safetensors: cannot open"),
+        (["raw:blob.bin", "-o", "libx.so", "--target", "aarch46-linux-gnu"], "aarch64-linux-gnu"),
+        (["raw:blob.bin", "-o", "x.dll", *TARGET], "does not belong to aarch64-linux-gnu"),
+        (["raw:blob.bin", "-o", "x", *TARGET], "--emit"),
+        (["raw:blob.bin", "-o", "x.so", "--align", "3", *TARGET], "power of two"),
+        (["raw:blob.bin", "-o", "x.so", "--align", "x", *TARGET], "--align"),
+        (["raw:blob.bin", "-o", "x.so", "--meta", "k", *TARGET], "KEY=VALUE"),
+        (["raw:blob.bin", "-o", "x.so", "--meta", "k=1", "--meta", "k=2", *TARGET], "two values"),
+        (["raw:blob.bin", "raw:blob.bin", "-o", "x.so", *TARGET], "PREFIX=FILE"),
+        (["blob.bin", "-o", "x.so", *TARGET], "raw:"),
+        (["raw:blob.bin", "-o", "blob.bin", "--emit", "library", *TARGET], "input"),
+        (["raw:blob.bin", "-o", "x.so", *TARGET, "--target", "riscv64-linux-gnu"], "{target}"),
+        (["raw:blob.bin", "-o", "x.so", "--map", "x.so", *TARGET], "one file"),
+        (["raw:blob.bin", "-o", "no/such/dir/x.so", *TARGET], "no/such/dir"),
+        (["blob.bin", "-o", "x.o", "--symbols", "ld", *TARGET], "raw"),
+        (["@missing.args"], "missing.args"),
+        (["targets", "nonsense"], "nonsense"),
+        (["targets", "a", "b"], "unrecognized"),
+        (["header", "--bogus"], "--bogus"),
+        (["header", "-o", "no/such/dir/emitter.h"], "no/such/dir"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_2(
+    arguments: list[str],
+    message: str,
+    blob: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("emitter: error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert sorted(os.listdir(tmp_path)) == [blob.name]
+
+    assert main([*arguments, "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    document = json.loads(captured.out)
+    assert document["schema"] == "emitter.error/1"
+    assert set(document["errors"][0]) == {"kind", "what", "where", "expected", "actual", "hint"}
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["evil\x1b[31m\n\u202ename", "-o", "x.so"]) == 2
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    assert "\u202e" not in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_called_like_a_command_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "targets").write_bytes(b"data")
+    assert main(["./targets", "-o", "x.pack"]) == 2
+    assert "not recognised" in capsys.readouterr().err
+    assert main(["emit", "raw:targets", "-o", "x.pack"]) == 0
+
+
+def test_arguments_from_a_file(blob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "args").write_text("--target\naarch64-linux-gnu\n\n-o\nwith space.pack\nraw:blob.bin\n")
+    assert main(["@args"]) == 0
+    assert (tmp_path / "with space.pack").exists()
+
+
+def test_raw_takes_every_input_as_it_is(blob: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.pack"
+    assert main(["--raw", f"a={blob}", f"b=raw:{blob}", "-o", str(out)]) == 0
+    with emitter.load(out) as library:
+        assert sorted(library) == ["a", "b"]
+
+
+def test_metadata_and_model_version(blob: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.pack"
+    options = ["--meta", "k=v=w", "--meta", "empty=", "--model-version", "2026-03"]
+    assert main([f"raw:{blob}", "-o", str(out), *options]) == 0
+    with emitter.load(out) as library:
+        assert dict(library.metadata) == {"k": "v=w", "empty": ""}
+        assert library.model_version == "2026-03"
+
+
+def test_targets_are_listed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets"]) == 0
+    assert "aarch64-linux-gnu" in capsys.readouterr().out
+    assert main(["targets", "arm64"]) == 0
+    assert "e_machine" in capsys.readouterr().out
+    assert main(["targets", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert next(iter(document)) == "schema"
+
+
+def test_the_header_is_written_and_found(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    out = tmp_path / "emitter.h"
+    assert main(["header", "-o", str(out)]) == 0
+    stamp = out.stat().st_mtime_ns
+    assert main(["header", "-o", str(out)]) == 0
+    assert out.stat().st_mtime_ns == stamp
+    capsysbinary.readouterr()
+    assert main(["header"]) == 0
+    assert capsysbinary.readouterr().out == out.read_bytes()
+    assert main(["--include-dir"]) == 0
+    directory = capsysbinary.readouterr().out.decode().rstrip("\n")
+    assert (Path(directory) / "emitter.h").read_bytes() == out.read_bytes()
+
+
+def test_several_targets_in_one_call(blob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for directory in ("arm64", "s390x"):
+        os.mkdir(directory)
+    options = ["--target", "arm64", "--target", "s390x", "--name", "m", "--map", "{target}/map.json", "--header", "m.h"]
+    assert main([f"raw:{blob}", "-o", "{target}/{lib}", *options]) == 0
+    for directory, order in (("arm64", "little"), ("s390x", "big")):
+        with emitter.load(tmp_path / directory / "libm.so") as library:
+            assert bytes(library["blob.bin"]) == blob.read_bytes()
+        assert json.loads((tmp_path / directory / "map.json").read_text())["byte_order"] == order
+
+
+def test_verbose_says_what_is_decided(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TARGET, f"raw:{blob}", "-o", str(tmp_path / "libx.so"), "-v"]) == 0
+    error = capsys.readouterr().err
+    assert "1 tensors" in error
+    assert "64-bit Arm Linux" in error
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m emitter targets --json | head -c 1"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" not in result.stderr
+
+
+def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from emitter import cli
+
+    def broken(arguments: list[str]) -> int:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setitem(cli._COMMANDS, "targets", broken)
+    assert main(["targets"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "emitter: error: internal error: ZeroDivisionError: oops; this is a bug in emitter; -v shows where"
+    ]
+
+
+def test_an_interrupt_is_exit_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from emitter import cli
+
+    def interrupted(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli._COMMANDS, "targets", interrupted)
+    assert main(["targets"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_module_can_be_run(tmp_path: Path) -> None:
+    result = run("--version")
+    assert result.returncode == 0
+    assert result.stdout.startswith("emitter ")
