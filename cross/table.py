@@ -1,7 +1,6 @@
 """The compiler, the sysroot and the runner of each target: the only place that knows them.
 
 Tests, benchmarks and `cross/setup` read this table. It speaks of Debian 12 on x86-64; the packages are its names.
-What Debian does not have (a compiler for loongarch64, an Android NDK) is not here, and `skip_reason` says so.
 """
 
 from __future__ import annotations
@@ -11,7 +10,17 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-__all__ = ["JUDGES", "TOOLCHAINS", "Toolchain", "find", "missing_tool", "packages", "skip_reason"]
+__all__ = [
+    "JUDGES",
+    "SAME_AS",
+    "TOOLCHAINS",
+    "UNPACKAGED",
+    "Toolchain",
+    "find",
+    "missing_tool",
+    "packages",
+    "skip_reason",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +104,16 @@ TOOLCHAINS: tuple[Toolchain, ...] = (
     _debian("powerpc64le-linux-gnu", "qemu-ppc64le", machine="ppc64le"),
 )
 
+# Targets whose programs are another target's.
+SAME_AS = {"cuda-host": "x86_64-linux-gnu", "cuda-host-aarch64": "aarch64-linux-gnu"}
+
+# Targets that Debian has no toolchain for.
+UNPACKAGED = {
+    "aarch64-linux-android": "the Android NDK is not in Debian",
+    "aarch64-linux-musl": "Debian's musl-tools are for the host's own CPU",
+    "loongarch64-linux-gnu": "Debian 12 has no C compiler for LoongArch",
+}
+
 # The tools that judge what was written, and that the benchmarks compare with: (command, Debian package).
 JUDGES: tuple[tuple[str, str], ...] = (
     ("qemu-aarch64", "qemu-user"),
@@ -116,6 +135,7 @@ PYTHON_PACKAGES = ("python3", "python3-venv")
 
 def find(name: str) -> Toolchain | None:
     """Return the toolchain of the target with the canonical name `name`, or None."""
+    name = SAME_AS.get(name, name)
     return next((toolchain for toolchain in TOOLCHAINS if toolchain.name == name), None)
 
 
@@ -128,7 +148,7 @@ def skip_reason(name: str) -> str | None:
     """Return why programs for a target cannot be built and run here, naming the missing tool; None if they can."""
     toolchain = find(name)
     if toolchain is None:
-        return f"no C compiler for {name} is packaged"
+        return f"{name}: {UNPACKAGED.get(name, 'there is no such toolchain')}"
     tool = missing_tool(toolchain)
     return None if tool is None else f"{tool} is not installed"
 
