@@ -215,11 +215,10 @@ def _check_pack_at(reader: Reader, plan: FilePlan, pack: PackPlan | None) -> Non
         "index_crc32c": crc,
         "header_crc32c": crc32c(header[: fmt.HEADER_CRC_OFFSET] + bytes(4) + header[end:]),
     }
-    for field in fmt.HEADER.fields:
-        if field.name in expected:
-            start = fmt.HEADER.offset(field.name)
-            actual = int.from_bytes(header[start : start + field.size], reader.byte_order)
-            expect(f"{field.name} of the pack", actual, expected[field.name])
+    sizes = {field.name: field.size for field in fmt.HEADER.fields}
+    for name, value in expected.items():
+        start = fmt.HEADER.offset(name)
+        expect(f"{name} of the pack", int.from_bytes(header[start : start + sizes[name]], reader.byte_order), value)
 
 
 def _check_note(reader: Reader, segments: Segments, plan: FilePlan, pack: PackPlan) -> int:
