@@ -71,8 +71,10 @@ class FilePlan:
 
     `pieces` are ascending; pieces, the index and the copies do not overlap; what none of them covers is zero.
     `pack_offset` is where the pack's index goes, when its checksums are known; None if the file holds no pack.
-    `build_id_offset` is where the first `BUILD_ID_SIZE` bytes of the SHA-256 over all pieces (with zeros there) and the
-    index go; None if there is no build id.
+    `build_id_offset` is where the build id goes, inside one of the pieces; None if there is none. It is the first
+    `BUILD_ID_SIZE` bytes of the SHA-256 of: the data of each piece, in order, with zero bytes in place of the build id;
+    then the index with its checksums, where each payload is represented by its size and CRC-32C; or, in a file without
+    a pack, the size (u64) and CRC-32C (u32) of each copy, in order, little-endian.
     """
 
     size: int

@@ -1,0 +1,104 @@
+"""Checksums of payloads as they are written: of bytes, of holes, and, on a thread, of what the kernel copied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emitter.checksum import crc32c, crc32c_zeros
+from emitter.reading import WINDOW
+from emitter.writing import read_back
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from queue import SimpleQueue
+    from threading import Thread
+
+    from emitter.layout import Copy
+
+__all__ = ["Follower", "Ranges"]
+
+
+class Ranges:
+    """The checksums of the copies of one run, fed with consecutive ranges of the destination."""
+
+    def __init__(self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int]) -> None:
+        self.fd = fd
+        self.copies = copies
+        self.crcs = crcs
+        self.run = run
+        self.at = 0  # position in the run
+
+    def hole(self, start: int, end: int) -> None:
+        """Take in zeros."""
+        for number, low, high in self._split(start, end):
+            self.crcs[number] = crc32c_zeros(high - low, self.crcs[number])
+
+    def written(self, start: int, end: int) -> None:
+        """Take in what has been written, by reading it back."""
+        while start < end:
+            data = read_back(self.fd, min(WINDOW, end - start), start)
+            self.data(start, data)
+            start += len(data)
+
+    def data(self, start: int, data: bytes) -> None:
+        """Take in bytes."""
+        for number, low, high in self._split(start, start + len(data)):
+            part = data if high - low == len(data) else data[low - start : high - start]
+            self.crcs[number] = crc32c(part, self.crcs[number])
+
+    def _split(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        while start < end:
+            number = self.run[self.at]
+            copy = self.copies[number]
+            high = min(end, copy.offset + copy.size)
+            yield number, start, high
+            start = high
+            if high == copy.offset + copy.size:
+                self.at += 1
+
+
+class Follower:
+    """A second thread that reads back what has been copied, for the checksums. Both release the interpreter lock."""
+
+    def __init__(self) -> None:
+        from queue import SimpleQueue
+        from threading import Thread
+
+        self.queue: SimpleQueue[tuple[Ranges, int, int, bool] | None] = SimpleQueue()
+        self.error: BaseException | None = None
+        self.stopped = False
+        self.thread: Thread = Thread(target=self._work, name="emitter-crc", daemon=True)
+        self.thread.start()
+
+    def add(self, ranges: Ranges, start: int, end: int, *, hole: bool = False) -> None:
+        """Let the thread take in a range; raise what it met with an earlier one."""
+        if self.error is not None:
+            raise self.error
+        self.queue.put((ranges, start, end, hole))
+
+    def finish(self) -> None:
+        """Wait until all is done; raise what the thread met."""
+        self.queue.put(None)
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> None:
+        """End the thread, whatever there is still to do."""
+        self.stopped = True
+        self.queue.put(None)
+        self.thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self.stopped:
+                item = self.queue.get()
+                if item is None:
+                    return
+                ranges, start, end, hole = item
+                if hole:
+                    ranges.hole(start, end)
+                else:
+                    ranges.written(start, end)
+        except BaseException as error:  # raised again on the first thread
+            self.error = error

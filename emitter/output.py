@@ -1,0 +1,251 @@
+"""Output files: complete under their name, or not there at all.
+
+An output is written without a name where the system allows that (Linux, O_TMPFILE: whatever ends the process, nothing
+is left behind), else under a temporary name in the directory of its destination, and renamed into place when it is
+complete. As with a linker the result is a new file: its mode comes from the umask, and a hard link to the old file
+keeps the old bytes. Nothing is flushed to the disk (fsync), as with `cp` and linkers.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from emitter.errors import OutputError, UsageError
+from emitter.package import FileSource
+from emitter.writing import output_error, pwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from emitter.package import Source
+
+__all__ = [
+    "DATA_MODE",
+    "IMAGE_MODE",
+    "OutputFile",
+    "cleanup_on_signals",
+    "open_output",
+    "write_if_changed",
+    "write_small",
+]
+
+_BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+# Before the umask: what linkers give to objects and archives, and to images.
+DATA_MODE = 0o666
+IMAGE_MODE = 0o777
+
+# file type -> its name, for what is never replaced
+_NOT_A_FILE = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+_temporary: set[str] = set()  # names that must not outlive the process
+
+
+class OutputFile:
+    """A file of `size` zero bytes, to be written through `fd` (open for reading too) and made visible by `commit`.
+
+    Leaving the context without a commit discards it, and leaves an older file under the name as it was.
+    """
+
+    def __init__(self, path: str, size: int, mode: int, inputs: Iterable[Source]) -> None:
+        self.path = path
+        self.size = size
+        self.fd = -1
+        self._mode = mode
+        self._name: str | None = None  # the temporary name, while there may be such a file
+        self._destination = _resolve(path, inputs)
+
+    def __enter__(self) -> OutputFile:  # noqa: PYI034 - typing.Self is not in Python 3.10
+        try:
+            self._open()
+            os.ftruncate(self.fd, self.size)
+        except OSError as error:
+            self._discard()
+            raise output_error(error, self.path) from error
+        except BaseException:
+            self._discard()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._discard()
+        if isinstance(error, OutputError) and error.where is None:
+            error.where = self.path  # raised by code that knows the descriptor alone
+
+    def write(self, data: bytes, offset: int = 0) -> None:
+        """Write all of `data` at `offset`; raise OutputError."""
+        pwrite(self.fd, data, offset)
+
+    def commit(self) -> None:
+        """Give the file its name, replacing an older one in one step. Raises OutputError, the older file untouched."""
+        try:
+            if self._name is None:
+                self._name = self._new_name()
+                # A directory descriptor, unused with an absolute path, makes Python call linkat, which follows links.
+                os.link(f"/proc/self/fd/{self.fd}", self._name, src_dir_fd=self.fd)
+            # Some file systems (NFS) tell only now that the disk is full.
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+            os.replace(self._name, self._destination)
+        except OSError as error:
+            raise output_error(error, self.path) from error
+        _temporary.discard(self._name)
+        self._name = None
+
+    def _open(self) -> None:
+        directory = os.path.dirname(self._destination)
+        unnamed = getattr(os, "O_TMPFILE", 0)
+        if unnamed:
+            try:
+                self.fd = os.open(directory, os.O_RDWR | unnamed | _BINARY, self._mode)
+            except OSError:
+                pass  # not on this file system; or an error that the attempt with a name explains
+            else:
+                # Some older kernels ignore the umask here, and a missing /proc would make the file unreachable.
+                if not os.fstat(self.fd).st_mode & stat.S_IWOTH and os.path.exists(f"/proc/self/fd/{self.fd}"):
+                    return
+                os.close(self.fd)
+                self.fd = -1
+        while True:
+            self._name = self._new_name()
+            try:
+                self.fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, self._mode)
+            except FileExistsError:
+                _temporary.discard(self._name)
+            else:
+                return
+
+    def _new_name(self) -> str:
+        name = os.path.join(os.path.dirname(self._destination), f".emitter-{os.urandom(8).hex()}.tmp")
+        _temporary.add(name)  # before there is such a file: a signal may come at any time
+        return name
+
+    def _discard(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+        if self._name is not None:
+            _remove(self._name)
+            self._name = None
+
+
+def open_output(
+    path: str | os.PathLike[str], size: int, mode: int = DATA_MODE, inputs: Iterable[Source] = ()
+) -> OutputFile:
+    """Return the context manager of a new file of `size` bytes that `commit` puts at `path`.
+
+    `mode` is DATA_MODE or IMAGE_MODE, before the umask. Symbolic links at `path` are followed, dangling ones too.
+    Raises UsageError for a path that is a directory, a device, a pipe or a socket, or the same file as one of
+    `inputs` under whatever name; OutputError when the directory cannot be written to.
+    """
+    return OutputFile(os.fspath(path), size, mode, inputs)
+
+
+def write_small(
+    path: str | os.PathLike[str], data: bytes, mode: int = DATA_MODE, inputs: Iterable[Source] = ()
+) -> None:
+    """Write a file that is in memory. An existing character device or pipe (`/dev/stdout`) is written to."""
+    name = os.fspath(path)
+    try:
+        into = _kind(name) in (stat.S_IFCHR, stat.S_IFIFO)
+    except OSError:
+        into = False
+    if into:
+        try:
+            with open(name, "wb", buffering=0) as stream:
+                view = memoryview(data)
+                while view:
+                    view = view[stream.write(view) :]
+        except OSError as error:
+            raise output_error(error, name) from error
+        return
+    with open_output(name, len(data), mode, inputs) as out:
+        out.write(data)
+        out.commit()
+
+
+def write_if_changed(path: str | os.PathLike[str], data: bytes, *, inputs: Iterable[Source] = ()) -> bool:
+    """Write a file unless it holds these very bytes, so that its time stamp tells of changes; return whether it did."""
+    name = os.fspath(path)
+    try:
+        status = os.stat(name)
+        if stat.S_ISREG(status.st_mode) and status.st_size == len(data):
+            with open(name, "rb") as stream:
+                if stream.read(len(data) + 1) == data:
+                    return False
+    except OSError:
+        pass  # what cannot be read is replaced, or refused by the attempt
+    write_small(name, data, inputs=inputs)
+    return True
+
+
+def cleanup_on_signals() -> None:
+    """Make SIGTERM and SIGHUP end the process through its clean-up, with the status 128 + signal.
+
+    For the command, in the main thread. A signal that is ignored (nohup) stays ignored. Ctrl-C stays KeyboardInterrupt.
+    """
+    import signal
+
+    def end(number: int, _frame: object) -> None:
+        for name in ("SIGTERM", "SIGHUP"):  # a second one must not interrupt the clean-up
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_IGN)
+        remove_temporary_files()
+        raise SystemExit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+
+
+def remove_temporary_files() -> None:
+    """Remove what unfinished outputs have left: the last resort after an interruption at an unlucky moment."""
+    for name in list(_temporary):
+        _remove(name)
+
+
+def _remove(name: str) -> None:
+    with suppress(OSError):  # it was never created, or has its final name already
+        os.unlink(name)
+    _temporary.discard(name)
+
+
+def _kind(path: str) -> int:
+    return stat.S_IFMT(os.stat(path).st_mode)
+
+
+def _resolve(path: str, inputs: Iterable[Source]) -> str:
+    """Return the absolute path of the file to write, links followed; refuse what must not be replaced."""
+    if "\0" in path or not path:
+        raise UsageError("the output has no name that a file can have", where=repr(path))
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if path.endswith(("/", os.sep)):
+            raise UsageError("is the name of a directory", where=path, hint="name a file in it") from None
+        return os.path.realpath(path)
+    except OSError as error:
+        raise output_error(error, path) from error
+    kind = stat.S_IFMT(status.st_mode)
+    if kind in _NOT_A_FILE:
+        hint = "name a file in it" if kind == stat.S_IFDIR else "write to a file: parts of it are written out of order"
+        raise UsageError(f"is {_NOT_A_FILE[kind]}, which is never replaced", where=path, hint=hint)
+    for source in inputs:
+        if isinstance(source, FileSource) and source.identity[:2] == (status.st_dev, status.st_ino):
+            raise UsageError(
+                "the output is one of the inputs", where=path, actual=source.path, hint="choose another name"
+            )
+    return os.path.realpath(path)
