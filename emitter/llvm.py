@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from emitter.targets._base import Target
 
-__all__ = ["LLVM_MAJOR", "emit_object", "emit_stub", "llvm_major"]
+__all__ = ["LLVM_MAJOR", "emit_object", "emit_stub", "llvm_major", "regenerate"]
 
 LLVM_MAJOR = 22  # the LLVM that made the shipped stubs
 
@@ -269,7 +269,7 @@ def _disagreement(target: Target, field: str, expected: object, actual: object) 
     )
 
 
-def _regenerate() -> None:
+def regenerate() -> None:
     """Write the stub of every target into the package's folder, and remove those of targets that are gone."""
     import os
 
@@ -287,4 +287,4 @@ def _regenerate() -> None:
 
 
 if __name__ == "__main__":
-    _regenerate()
+    regenerate()

@@ -1,21 +1,19 @@
 """What a target is: one literal of facts, no behaviour.
 
 Each file beside this one holds one `TARGET`; the name of the file is the name of the target with `-` written as `_`.
-A target that differs from another in few fields is a `replace` of its literal.
+A target that differs from another in few fields is a `_replace` of its literal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target", "replace"]
+__all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target"]
 
 CodeModel = Literal["small", "medium", "large"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(NamedTuple):
     """The section of build attributes that objects and images of a CPU carry: the ABI and the lowest ISA of the family.
 
     `p_type` is the program header that images have for it (PT_RISCV_ATTRIBUTES), None where the psABI defines none.
@@ -27,24 +25,21 @@ class Attributes:
     p_type: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
+class Property(NamedTuple):
     """A GNU property of 4 bytes in `.note.gnu.property`: features that this data does not stand in the way of."""
 
     pr_type: int
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LargeData:
+class LargeData(NamedTuple):
     """Where data goes that is out of reach for the small code model: section name and its extra `sh_flags`."""
 
     section: str
     sh_flags: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """A platform that artefacts are made for. Sizes in bytes, widths in bits; ELF numbers by their specification names.
 
     `reach` is the distance that code of the default code model spans between itself and data: an object whose payload
@@ -59,29 +54,29 @@ class Target:
     psabi: str
     llvm_triple: str
     data_layout: str
+    e_machine: int
+    max_page_size: int
+    relocation_relative: tuple[int, ...]
+    cpu: str  # passed to LLVM, as the features and models below
     object_format: Literal["elf"] = "elf"
     byte_order: Literal["little", "big"] = "little"
     pointer_width: Literal[32, 64] = 64
-    e_machine: int
     e_flags_object: int = 0
     e_flags_image: int = 0
     ei_osabi: int = 0
-    # Passed to LLVM, always: its own defaults differ from what the platform links with.
-    cpu: str
+    # These are passed to LLVM, always: its own defaults differ from what the platform links with.
     features: str = ""
     abi_name: str = ""
     relocation_model: Literal["pic"] = "pic"
     code_model: CodeModel = "small"
     # What LLVM implements for this CPU. Others end the process (SIGABRT), so they are refused before LLVM is entered.
     code_models: tuple[CodeModel, ...] = ("small", "medium", "large")
-    max_page_size: int
     hash_word_size: Literal[4, 8] = 4
     properties: tuple[Property, ...] = ()
     attributes: Attributes | None = None
     large_data: LargeData | None = None
     reach: int = 1 << 31
     max_image_size: int | None = None
-    relocation_relative: tuple[int, ...]
     symbol_prefix: str = ""
     object_suffix: str = ".o"
     archive_suffix: str = ".a"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from emitter.errors import TargetError
@@ -81,7 +80,7 @@ def targets_json(name: str | None) -> dict[str, object]:
 
 
 def _facts(target: Target) -> dict[str, object]:
-    facts = {field.name: getattr(target, field.name) for field in fields(target)}
+    facts = target._asdict()
     facts["properties"] = [{"pr_type": p.pr_type, "value": p.value} for p in target.properties]
     if target.attributes:
         facts["attributes"] = {

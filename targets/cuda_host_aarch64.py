@@ -1,10 +1,8 @@
 """64-bit Arm Linux with glibc that carries CUDA device programs beside the constants: Jetson, Grace."""
 
-from emitter.targets._base import replace
 from emitter.targets.aarch64_linux_gnu import TARGET as AARCH64_LINUX_GNU
 
-TARGET = replace(
-    AARCH64_LINUX_GNU,
+TARGET = AARCH64_LINUX_GNU._replace(
     name="cuda-host-aarch64",
     description="64-bit Arm Linux, glibc, with CUDA device programs (Jetson, Grace)",
     version_kind=None,

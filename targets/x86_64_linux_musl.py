@@ -1,10 +1,8 @@
 """x86-64 Linux with musl: Alpine, static binaries."""
 
-from emitter.targets._base import replace
 from emitter.targets.x86_64_linux_gnu import TARGET as X86_64_LINUX_GNU
 
-TARGET = replace(
-    X86_64_LINUX_GNU,
+TARGET = X86_64_LINUX_GNU._replace(
     name="x86_64-linux-musl",
     description="x86-64 Linux, musl",
     llvm_triple="x86_64-unknown-linux-musl",
