@@ -196,6 +196,4 @@ def _check_metadata(metadata: Mapping[str, str], where: str) -> None:
 
 
 def _without_metadata(tensor: Tensor) -> Tensor:
-    from dataclasses import replace
-
-    return replace(tensor, metadata={})
+    return tensor._replace(metadata={})

@@ -1,0 +1,220 @@
+"""The header and the directory of a pack: what must hold before any record is looked at.
+
+Source: docs/pack-format.md; the records are those of `emitter.pack.format`.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from emitter.checksum import crc32c
+from emitter.errors import InputError
+from emitter.inputs._common import pread
+from emitter.pack import format as fmt
+from emitter.package import MAX_ALIGNMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emitter.package import ByteOrder, FileSource
+
+__all__ = ["Index", "Table", "check_alignment"]
+
+_TABLES = {record.kind: record for record in fmt.RECORDS if record.kind}
+_POOLS = (fmt.DIMS.kind, fmt.STRINGS.kind)  # their records are bare values, which cannot grow
+_STEP = 1 << 20
+
+
+class Table(NamedTuple):
+    """One table of the index. `offset` is in the pack; `data` are all of its bytes."""
+
+    offset: int
+    records: int
+    record_size: int
+    data: bytes
+
+
+class Index:
+    """The checked header, and the known tables, of the pack in `source`, which is open as `fd`."""
+
+    def __init__(self, fd: int, source: FileSource) -> None:
+        self.source = source
+        self.path = source.path
+        self.order: ByteOrder = "little"
+        self.header = self._read_header(fd)
+        # A reserved field that is not zero is a fault in this version, and may have a meaning in a later one.
+        self.later = self.header["version_minor"] > fmt.VERSION_MINOR
+        self.tables = self._read_tables(fd)
+
+    def records(self, record: fmt.Record) -> Iterator[tuple[int, ...]]:
+        """Return the fields, without the reserved ones, of each record of a table."""
+        table = self.tables[record.kind]
+        reserved = next((field for field in record.fields if field.name.startswith("reserved")), None)
+        if reserved and not self.later:
+            at = record.offset(reserved.name)
+            if any(table.data[at + byte :: table.record_size].strip(b"\0") for byte in range(reserved.size)):
+                raise InputError(
+                    "reserved bytes are not zero", where=f"{self.path}: table {record.kind} ({record.name})"
+                )
+        return self._iterate(record, table)
+
+    def _read_header(self, fd: int) -> dict[str, int]:
+        where = f"{self.path}: header"
+        size = self.source.size
+        start = pread(fd, min(size, fmt.HEADER.size), 0, where)
+        if start[:8] != fmt.MAGIC:
+            raise InputError(
+                "the magic is damaged", where=where, expected=fmt.MAGIC.hex(" "), actual=start[:8].hex(" "),
+                hint="transfer the file again, in binary mode",
+            )  # fmt: skip
+        if len(start) < fmt.HEADER.size:
+            raise InputError("the header is cut off", where=where, expected=f"{fmt.HEADER.size} bytes", actual=size)
+        mark = start[8:12]
+        if mark == fmt.BYTE_ORDER_MARK.to_bytes(4, "big"):
+            self.order = "big"
+        elif mark != fmt.BYTE_ORDER_MARK.to_bytes(4, "little"):
+            raise InputError(
+                "the byte-order mark is wrong", where=where, expected="01 02 03 04 or 04 03 02 01", actual=mark.hex(" ")
+            )
+        names = [field.name for field in fmt.HEADER.fields if not field.name.startswith("reserved")][1:]
+        values = struct.unpack(self._format(fmt.HEADER), start)[1:]
+        header: dict[str, int] = dict(zip(names, values, strict=True))
+        if header["version_major"] != fmt.VERSION_MAJOR:
+            raise InputError(
+                "the pack is of another major version", where=where,
+                expected=fmt.VERSION_MAJOR, actual=header["version_major"],
+                hint="use the version of emitter that wrote it",
+            )  # fmt: skip
+        header_size, index_size = header["header_size"], header["index_size"]
+        if not fmt.HEADER.size <= header_size <= index_size <= size or header_size % 8 or index_size % 8:
+            raise InputError(
+                "header_size or index_size is wrong", where=where,
+                expected=f"{fmt.HEADER.size} <= header_size <= index_size <= {size}, multiples of 8",
+                actual=f"{header_size} and {index_size}",
+                hint="the file may be truncated",
+            )  # fmt: skip
+        if header_size > fmt.MAX_HEADER_SIZE:
+            raise InputError("header_size is too large", where=where, expected=fmt.MAX_HEADER_SIZE, actual=header_size)
+        at = fmt.HEADER_CRC_OFFSET
+        crc = self._crc(fd, at + 4, header_size, crc32c(start[:at] + bytes(4)))
+        if crc != header["header_crc32c"]:
+            raise InputError(
+                "the header's CRC-32C is wrong",
+                where=where,
+                expected=f"{header['header_crc32c']:#010x}",
+                actual=f"{crc:#010x}",
+            )
+        unknown = header["incompatible_features"] & ~fmt.KNOWN_INCOMPATIBLE
+        if unknown:
+            bits = ", ".join(str(bit) for bit in range(64) if unknown >> bit & 1)
+            raise InputError(
+                f"the pack needs features that are not known: bit {bits}",
+                where=where,
+                hint="use a newer version of emitter",
+            )
+        if header["version_minor"] <= fmt.VERSION_MINOR and any(start[fmt.HEADER.offset("reserved") : fmt.HEADER.size]):
+            raise InputError("reserved bytes are not zero", where=where)
+        if header["total_size"] != size:
+            raise InputError(
+                "the file's size is not total_size",
+                where=where,
+                expected=header["total_size"],
+                actual=size,
+                hint="the file may be truncated",
+            )
+        crc = self._crc(fd, header_size, index_size, 0)
+        if crc != header["index_crc32c"]:
+            raise InputError(
+                "the index's CRC-32C is wrong",
+                where=where,
+                expected=f"{header['index_crc32c']:#010x}",
+                actual=f"{crc:#010x}",
+            )
+        check_alignment(header["alignment"], where)
+        return header
+
+    def _crc(self, fd: int, start: int, end: int, crc: int) -> int:
+        while start < end:
+            step = min(end - start, _STEP)
+            crc = crc32c(pread(fd, step, start, self.path), crc)
+            start += step
+        return crc
+
+    def _read_tables(self, fd: int) -> dict[int, Table]:
+        header = self.header
+        where = f"{self.path}: directory"
+        offset, count, stride = header["directory_offset"], header["directory_count"], header["directory_record_size"]
+        if stride < fmt.DIRECTORY_ENTRY.size or stride % 8:
+            raise InputError(
+                "the record size is wrong", where=where, expected="a multiple of 8, at least 16", actual=stride
+            )
+        if count > fmt.MAX_TABLES:
+            raise InputError("there are too many tables", where=where, expected=fmt.MAX_TABLES, actual=count)
+        spans = [self._span(offset, count * stride, where)]
+        directory = Table(offset, count, stride, pread(fd, count * stride, offset, where))
+        tables: dict[int, Table] = {}
+        kinds = set()
+        for kind, record_size, at, records in self._iterate(fmt.DIRECTORY_ENTRY, directory):
+            record = _TABLES.get(kind)
+            where = f"{self.path}: table {kind} ({record.name if record else 'unknown'})"
+            if kind in kinds:
+                raise InputError("the table occurs twice", where=where)
+            kinds.add(kind)
+            spans.append(self._span(at, records * record_size, where))
+            if record is None:
+                continue
+            if (
+                record_size != record.size
+                if kind in _POOLS
+                else record_size < record.size or record_size % _alignment(record)
+            ):
+                raise InputError(
+                    "the record size is wrong",
+                    where=where,
+                    expected=f"{record.size}, or more in a later version",
+                    actual=record_size,
+                )
+            tables[kind] = Table(at, records, record_size, pread(fd, records * record_size, at, where))
+        missing = ", ".join(record.name for kind, record in _TABLES.items() if kind not in tables)
+        if missing:
+            raise InputError(f"tables are missing: {missing}", where=f"{self.path}: directory")
+        spans.sort()
+        for (_, end), (start, _) in pairwise(spans):
+            if start < end:
+                raise InputError(
+                    "tables overlap",
+                    where=f"{self.path}: directory",
+                    actual=f"one begins at {start}, another ends at {end}",
+                )
+        return tables
+
+    def _span(self, offset: int, size: int, where: str) -> tuple[int, int]:
+        first, last = self.header["header_size"], self.header["index_size"]
+        if offset % 8 or not first <= offset <= offset + size <= last:
+            raise InputError(
+                "the table is out of place",
+                where=where,
+                expected=f"8-aligned, within {first} to {last}",
+                actual=f"{size} bytes at {offset}",
+            )
+        return offset, offset + size
+
+    def _format(self, record: fmt.Record) -> str:
+        return ("<" if self.order == "little" else ">") + record.struct_format
+
+    def _iterate(self, record: fmt.Record, table: Table) -> Iterator[tuple[int, ...]]:
+        return struct.iter_unpack(f"{self._format(record)}{table.record_size - record.size}x", table.data)
+
+
+def check_alignment(alignment: int, where: str) -> None:
+    """Raise InputError unless `alignment` is one that a pack can have."""
+    if not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise InputError(
+            "alignment is wrong", where=where, expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=alignment
+        )
+
+
+def _alignment(record: fmt.Record) -> int:
+    return max(field.size // field.count for field in record.fields)

@@ -1,0 +1,193 @@
+"""Reads a .pack file of either byte order. Its index is checked completely; its payloads become extents.
+
+Source: docs/pack-format.md; the records are those of `emitter.pack.format`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from emitter.dtypes import DType
+from emitter.errors import InputError
+from emitter.inputs._common import Contents, payload_bytes, qualify, shown
+from emitter.inputs._pack_index import Index, check_alignment
+from emitter.pack import format as fmt
+from emitter.package import MAX_NAME_BYTES, MAX_NDIM, Extent, Tensor
+
+if TYPE_CHECKING:
+    from emitter.package import FileSource
+
+__all__ = ["read"]
+
+
+def read(source: FileSource, prefix: str) -> Contents:
+    """Return the tensors of a pack, in the order of their payloads, each with its alignment, encoding and metadata.
+
+    A later minor version is read: longer records, unknown tables and unknown compatible bits are skipped. Raises
+    InputError for another major version, for an unknown incompatible bit, and for an index that breaks the format in
+    any way.
+    """
+    with source.open() as fd:
+        return _Reader(Index(fd, source)).contents(prefix)
+
+
+class _Reader:
+    """Follows the records of a checked index."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.source = index.source
+        self.path = index.source.path
+        self.payloads = self._payloads()
+        self.pairs = list(index.records(fmt.METADATA))
+
+    def contents(self, prefix: str) -> Contents:
+        header = self.index.header
+        metadata = self._metadata(header["metadata_first"], header["metadata_count"], self.path)
+        model_version = self._text(
+            header["model_version_offset"], header["model_version_length"], f"{self.path}: model version"
+        )
+        if len(model_version.encode()) > MAX_NAME_BYTES:
+            expected = f"at most {MAX_NAME_BYTES} bytes"
+            raise InputError(
+                "the model version is too long", where=self.path, expected=expected, actual=len(model_version)
+            )
+        found = []
+        previous = b""
+        for number, (name_offset, name_length, *record) in enumerate(self.index.records(fmt.TENSOR)):
+            where = f"{self.path}: tensor {number}"
+            if not 0 < name_length <= MAX_NAME_BYTES:
+                expected = f"1 to {MAX_NAME_BYTES}"
+                raise InputError("the length of the name is wrong", where=where, expected=expected, actual=name_length)
+            name = self._string(name_offset, name_length, where)
+            if number and name <= previous:
+                expected = f"above {shown(previous)}"
+                raise InputError("names are not unique and sorted", where=where, expected=expected, actual=shown(name))
+            previous = name
+            found.append(self._tensor(prefix, _decode(name, where), record))
+        found.sort(key=lambda item: item[0])
+        return Contents([tensor for _, tensor in found], metadata, model_version)
+
+    def _tensor(self, prefix: str, name: str, record: list[int]) -> tuple[int, Tensor]:
+        """Return the number of a tensor's payload, and the tensor."""
+        code, bits, lanes, encoding, ndim, payload, shape_offset, strides_offset, first, count = record
+        where = f"{self.path}: tensor {shown(name)}"
+        dtype = DType(code, bits, lanes)
+        if not bits or not lanes:
+            raise InputError("dtype is wrong", where=where, expected="bits and lanes above 0", actual=dtype)
+        if payload >= len(self.payloads):
+            expected = f"below {len(self.payloads)}"
+            raise InputError("the payload's number is wrong", where=where, expected=expected, actual=payload)
+        extent, alignment = self.payloads[payload]
+        shape = self._shape(ndim, shape_offset, strides_offset, where)
+        nbytes = payload_bytes(dtype, shape, where)
+        if encoding == 0 and nbytes != extent.length:
+            raise InputError(
+                "the size of the payload contradicts dtype and shape",
+                where=where,
+                expected=f"{nbytes} bytes for {dtype} {shown(shape)}",
+                actual=extent.length,
+            )
+        metadata = self._metadata(first, count, where)
+        return payload, Tensor(qualify(prefix, name), dtype, shape, extent, alignment, encoding, metadata)
+
+    def _payloads(self) -> list[tuple[Extent, int]]:
+        payloads: list[tuple[Extent, int]] = []
+        position = self.index.header["index_size"]
+        for number, (offset, size, alignment, _) in enumerate(self.index.records(fmt.PAYLOAD)):
+            where = f"{self.path}: payload {number}"
+            check_alignment(alignment, where)
+            if alignment > self.index.header["alignment"]:
+                raise InputError(
+                    "alignment exceeds the pack's",
+                    where=where,
+                    expected=f"at most {self.index.header['alignment']}",
+                    actual=alignment,
+                )
+            if offset % alignment or not position <= offset <= offset + size <= self.source.size:
+                raise InputError(
+                    "the payload is out of place", where=where,
+                    expected=f"{alignment}-aligned, within {position} to {self.source.size}",
+                    actual=f"{size} bytes at {offset}",
+                )  # fmt: skip
+            payloads.append((Extent(self.source, offset, size, self.index.order), alignment))
+            position = offset + size
+        if position != self.source.size:
+            raise InputError(
+                "there are bytes after the last payload",
+                where=self.path,
+                expected=f"{position} bytes",
+                actual=self.source.size,
+            )
+        return payloads
+
+    def _shape(self, ndim: int, shape_offset: int, strides_offset: int, where: str) -> tuple[int, ...]:
+        if ndim > MAX_NDIM:
+            raise InputError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=ndim)
+        if ndim == 0:
+            if shape_offset or strides_offset:
+                raise InputError("a tensor without dimensions has a shape", where=where, expected="offsets 0 and 0")
+            return ()
+        shape, strides = self._dims(ndim, shape_offset, where), self._dims(ndim, strides_offset, where)
+        step = 1
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if extent < 0 or stride != step:
+                raise InputError(
+                    "shape or strides are wrong",
+                    where=where,
+                    expected="row-major strides",
+                    actual=f"{shown(shape)}, {shown(strides)}",
+                )
+            step *= max(extent, 1)
+        return shape
+
+    def _dims(self, ndim: int, offset: int, where: str) -> tuple[int, ...]:
+        pool = self.index.tables[fmt.DIMS.kind]
+        at = offset - pool.offset
+        if at < 0 or at % 8 or at + 8 * ndim > len(pool.data):
+            raise InputError("shape or strides are outside the pool of dims", where=where, actual=f"offset {offset}")
+        return struct.unpack_from(f"{'<' if self.index.order == 'little' else '>'}{ndim}q", pool.data, at)
+
+    def _metadata(self, first: int, count: int, where: str) -> dict[str, str]:
+        if first + count > len(self.pairs):
+            raise InputError(
+                "metadata is out of range",
+                where=where,
+                expected=f"below {len(self.pairs)}",
+                actual=f"{count} from {first}",
+            )
+        metadata = {}
+        previous = b""
+        for number in range(first, first + count):
+            key_offset, key_length, value_offset, value_length = self.pairs[number]
+            if not 0 < key_length <= MAX_NAME_BYTES:
+                expected = f"1 to {MAX_NAME_BYTES}"
+                raise InputError("the length of a key is wrong", where=where, expected=expected, actual=key_length)
+            key = self._string(key_offset, key_length, where)
+            if number > first and key <= previous:
+                raise InputError("metadata keys are not unique and sorted", where=where, actual=shown(key))
+            previous = key
+            metadata[_decode(key, where)] = self._text(value_offset, value_length, where)
+        return metadata
+
+    def _string(self, offset: int, length: int, where: str) -> bytes:
+        pool = self.index.tables[fmt.STRINGS.kind]
+        at = offset - pool.offset
+        if at < 0 or at + length + 1 > len(pool.data) or pool.data[at + length]:
+            raise InputError(
+                "a string is outside the pool of strings, or without its NUL",
+                where=where,
+                actual=f"{length} bytes at {offset}",
+            )
+        return pool.data[at : at + length]
+
+    def _text(self, offset: int, length: int, where: str) -> str:
+        return _decode(self._string(offset, length, where), where)
+
+
+def _decode(text: bytes, where: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise InputError("a string is not UTF-8", where=where, actual=shown(text)) from error
