@@ -16,7 +16,7 @@ SCHEMA = "emitter.targets/1"
 
 _TIERS = {
     1: "its artefacts run in CI",
-    2: "its artefacts are linked or checked in CI",
+    2: "its artefacts are made and checked in CI",
     3: "written, and checked only here",
 }
 

@@ -184,6 +184,12 @@ def test_the_table_of_flags_covers_every_toolchain() -> None:
     assert set(VARIANTS) == {toolchain.name for toolchain in TOOLCHAINS}
 
 
+def test_tier_1_is_what_programs_are_run_for() -> None:
+    assert {target.name for target in targets.describe_all() if target.tier == 1} == {
+        toolchain.name for toolchain in TOOLCHAINS
+    }
+
+
 def _fields(path: Path) -> dict[str, int]:
     raw = path.read_bytes()
     order = "little" if raw[5] == 1 else "big"
