@@ -45,12 +45,24 @@ class _Parser(argparse.ArgumentParser):
         return [arg_line] if arg_line.strip() else []
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    # Without a width the formatter imports shutil, for every option that is declared.
+    try:
+        width = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:
+            width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=max(width, 40) - 2)
+
+
 def _new_parser(prog: str, description: str, epilog: str | None = None) -> _Parser:
     parser = _Parser(
         prog=prog,
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
         fromfile_prefix_chars="@",
         allow_abbrev=False,
     )
@@ -183,8 +195,6 @@ def _emit(arguments: list[str]) -> int:
     if options.output is None:
         raise UsageError("no output", hint="add -o FILE")
 
-    from dataclasses import fields
-
     from emitter.driver import emit
     from emitter.inputs import split_argument
     from emitter.options import Options
@@ -210,7 +220,7 @@ def _emit(arguments: list[str]) -> int:
         target=options.target or ["native"],
         progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
         note=(lambda line: print(_printable(f"emitter: {line}"), file=sys.stderr)) if options.verbose else None,
-        **{field.name: getattr(options, field.name) for field in fields(Options)},
+        **{name: getattr(options, name) for name in Options._fields},
     )
     if options.json:
         _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})

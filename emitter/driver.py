@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import targets
 from emitter.options import make_options
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Artefact", "emit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Artefact:
+class Artefact(NamedTuple):
     """One output that was written. Sizes in bytes; `crcs` are the CRC-32C of the payloads, in the order of the file."""
 
     path: str

@@ -5,8 +5,7 @@ The writers of each format (`emitter.image`, `emitter.splice`) return a `FilePla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,16 +40,14 @@ def identifier(text: str) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes at a file offset that are known when the file is planned."""
 
     offset: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """A payload on its way: `size` bytes at the file offset `offset`, made from an extent.
 
     `swap_unit` is the bytes that change places within each unit, 1 for none. `shape` and `item_bits` describe the
@@ -65,8 +62,7 @@ class Copy:
     item_bits: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlan:
+class FilePlan(NamedTuple):
     """All offsets of an output file.
 
     `pieces` are ascending; pieces, the index and the copies do not overlap; what none of them covers is zero.

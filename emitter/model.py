@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ class TensorSymbol(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """An allocated section of `size` bytes.
 
     Its content is `data`; or else zeros with `copies` (offsets relative to the section) put over them, and `tail` at
@@ -49,8 +47,7 @@ class Section:
     large: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A global symbol `value` bytes into section number `section`, or the absolute number `value` if that is None."""
 
     name: str
@@ -61,8 +58,7 @@ class Symbol:
     visibility: Visibility = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(NamedTuple):
     """A field of pointer width at `offset` of section `section`.
 
     It holds the start of section `to`, plus `addend`, minus the address of the field itself.
@@ -74,8 +70,7 @@ class Reference:
     addend: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectModel:
+class ObjectModel(NamedTuple):
     """Everything that an object file holds beside what its stub says about the target."""
 
     sections: Sequence[Section]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from emitter.errors import UsageError
 from emitter.layout import identifier
@@ -46,8 +45,7 @@ _FOREIGN_SUFFIXES: dict[str, Format] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """What may be asked for beside inputs, targets and output. The options of the command have the same names.
 
     `align` is the default alignment of each payload in bytes. `header`, `depfile`, `map` and `linker_script` are paths
@@ -107,7 +105,7 @@ _NOT_WITH_STYLE = (
 
 def make_options(given: Mapping[str, object]) -> Options:
     """Return `Options(**given)`; raise UsageError for a name that is not an option."""
-    known = [field.name for field in fields(Options)]
+    known = Options._fields
     for name in given:
         if name not in known:
             raise UsageError(f"there is no option {name!r}", expected=", ".join(known))

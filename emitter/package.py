@@ -6,8 +6,8 @@ import os
 import stat
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from emitter.dtypes import DType
 from emitter.errors import InputError, UsageError
@@ -19,13 +19,14 @@ __all__ = ["BufferSource", "ByteOrder", "Extent", "FileSource", "Inflate", "Pack
 
 ByteOrder = Literal["little", "big"]
 
+_NO_METADATA: Mapping[str, str] = MappingProxyType({})
+
 MAX_NAME_BYTES = 65535
 MAX_NDIM = 64
 MAX_ALIGNMENT = 1 << 21
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(NamedTuple):
     """A regular file, identified when it is first seen; `open` refuses a file that has changed since.
 
     A descriptor is not kept, so that thousands of inputs do not meet the limit on open files; inputs are never mapped,
@@ -83,12 +84,11 @@ class FileSource:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class BufferSource:
+class BufferSource(NamedTuple):
     """Bytes in memory, C-contiguous. `path` is a name for messages."""
 
     path: str
-    data: memoryview = field(repr=False)
+    data: memoryview
 
     @property
     def size(self) -> int:
@@ -99,8 +99,7 @@ class BufferSource:
 Source = FileSource | BufferSource
 
 
-@dataclass(frozen=True, slots=True)
-class Inflate:
+class Inflate(NamedTuple):
     """Raw DEFLATE (RFC 1951), as ZIP members hold it: the extent's bytes inflate to `size` bytes with CRC-32 `crc32`.
 
     The tensor's bytes begin `skip` bytes into the inflated ones.
@@ -111,8 +110,7 @@ class Inflate:
     skip: int
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """`length` bytes of a source from `offset`, and what must be done to them on the way: nothing, in the fast case.
 
     `byte_order` is that of the stored elements; whether they are swapped depends on the target. `fortran_order` says
@@ -127,8 +125,7 @@ class Extent:
     fortran_order: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A named, dense, row-major tensor. `alignment` (bytes, a power of two) None means the package's default.
 
     `encoding` is 0 where the bytes are elements of `dtype`, else the code of a block format that DLPack cannot name;
@@ -141,7 +138,7 @@ class Tensor:
     extent: Extent
     alignment: int | None = None
     encoding: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = _NO_METADATA
 
     @property
     def nbytes(self) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import targets
 from emitter.errors import UsageError
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Planner"]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One output, planned completely. `companions` are the paths of the files beside it, by option."""
 
     path: str

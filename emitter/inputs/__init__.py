@@ -183,16 +183,15 @@ def _merge_metadata(package: Package, contents: Contents, path: str) -> None:
 
 
 def _check_metadata(metadata: Mapping[str, str], where: str) -> None:
-    for key in metadata:
-        if not 0 < len(key.encode(errors="replace")) <= MAX_NAME_BYTES:
-            expected = f"1 to {MAX_NAME_BYTES} bytes"
-            raise InputError("a key of the metadata cannot be kept", where=where, expected=expected, actual=shown(key))
+    for key, value in metadata.items():
+        if "\0" in key or "\0" in value or not 0 < len(key.encode(errors="replace")) <= MAX_NAME_BYTES:
+            expected = f"no NUL, and 1 to {MAX_NAME_BYTES} bytes of key"
+            raise InputError("the metadata cannot be kept", where=where, expected=expected, actual=shown([key, value]))
     try:
         "".join(text for pair in metadata.items() for text in pair).encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            "the metadata is not valid UTF-8", where=where, actual=shown(error.object[error.start])
-        ) from error
+        character = shown(error.object[error.start])
+        raise InputError("the metadata is not valid UTF-8", where=where, actual=character) from error
 
 
 def _without_metadata(tensor: Tensor) -> Tensor:

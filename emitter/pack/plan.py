@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
 from emitter.errors import LayoutError
@@ -25,8 +24,7 @@ _TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
 _U32_MAX = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class PackPlan:
+class PackPlan(NamedTuple):
     """A laid-out pack. Offsets are relative to the pack's first byte.
 
     `payloads` are in ascending order of offset. `index_of[name]` is the number of a tensor's payload.
@@ -40,14 +38,14 @@ class PackPlan:
     payload_alignments: Sequence[int]
     index_of: Mapping[str, int]
     schema: int
-    index: bytes  # with all checksums zero
+    blank_index: bytes  # the index, with all checksums zero
     index_size: int
     payload_table: int  # offset of the payload table in the index
 
     def render_index(self, crcs: Sequence[int]) -> bytes:
         """Return the index with the CRC-32C of each payload, and its own."""
         order = "<" if self.byte_order == "little" else ">"
-        index = bytearray(self.index)
+        index = bytearray(self.blank_index)
         record = struct.Struct(order + fmt.PAYLOAD.struct_format)
         for number, crc in enumerate(crcs):
             payload = self.payloads[number]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +19,11 @@ from emitter.image.elf import plan_image
 from emitter.layout import FilePlan
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
-from emitter.splice.archive import plan_archive
+from emitter.splice.archive import Member, plan_archive
 from emitter.splice.elf import plan_object
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
-from tests.elf_images import TARGET_NAMES, PackSymbol, package_of, pattern, render, symbols_of
+from tests.elf_images import TARGET_NAMES, PackSymbol, package_of, pattern, render, section_of, symbols_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,10 +57,11 @@ class Output:
         if self.format == "object":
             return plan_object(self.target, stub(self.target), model)
         names = [symbol.name for symbol in model.symbols]
-        nameless = stub(self.target)
-        return plan_archive([
-            ("a_member_with_a_long_name.o", names, lambda at: plan_object(self.target, nameless, model, file_offset=at))
-        ])  # fmt: skip
+
+        def plan(offset: int) -> FilePlan:
+            return plan_object(self.target, stub(self.target), model, file_offset=offset)
+
+        return plan_archive([Member("a_member_with_a_long_name.o", names, plan)])
 
     def check(self, path: Path) -> None:
         """Write the output at `path` and check it."""
@@ -89,7 +89,7 @@ def section(output: Output, path: Path, name: str) -> int:
     """Return the file offset of a section."""
     path.write_bytes(output.data)
     with path.open("rb") as file:
-        return int(ELFFile(file).get_section_by_name(name)["sh_offset"])
+        return int(section_of(ELFFile(file), name)["sh_offset"])
 
 
 def segment(output: Output, path: Path, p_type: str) -> int:
@@ -267,7 +267,7 @@ def test_payload_is_not_read(tmp_path: Path) -> None:
     """A library of 3 TiB, a hole but for its ends, is checked at once."""
     target = load("x86_64-linux-gnu")
     size = 3 << 40
-    pack = replace(plan_pack(package_of(PAYLOADS), "little"), total_size=size)
+    pack = plan_pack(package_of(PAYLOADS), "little")._replace(total_size=size)
     plan = plan_image(target, pack, name="model", soname="libmodel.so")
     index = bytearray(pack.render_index([0] * len(pack.payloads)))
     at = fmt.HEADER.offset("total_size")

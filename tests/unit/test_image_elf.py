@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -27,6 +26,7 @@ from tests.elf_images import (
     package_of,
     pattern,
     render,
+    section_of,
     symbols_of,
     write_image,
 )
@@ -117,7 +117,7 @@ def test_both_hash_tables_find_every_symbol(image: Image) -> None:
         at = image.plan.pack_offset
         assert at is not None
         for table in readable:
-            found = {
+            found: dict[str, Any] = {
                 name: table.get_symbol(name) for name in ("model", "emitter_pack", *(s.name for s in image.symbols))
             }
             for name in ("model", "emitter_pack"):
@@ -134,7 +134,7 @@ def test_both_hash_tables_find_every_symbol(image: Image) -> None:
 def test_size_is_a_near_object_of_its_own(image: Image) -> None:
     with image.path.open("rb") as file:
         elffile = ELFFile(file)
-        (sym,) = elffile.get_section_by_name(".dynsym").get_symbol_by_name("model_size")
+        (sym,) = section_of(elffile, ".dynsym").get_symbol_by_name("model_size")
         section = elffile.get_section(sym["st_shndx"])
         word = image.target.pointer_width // 8
         assert (section.name, sym["st_size"], sym["st_value"] % word) == (".rodata", word, 0)
@@ -178,7 +178,7 @@ def test_emitter_note_leads_to_the_pack(image: Image) -> None:
     word = image.target.pointer_width // 8
     order = image.target.byte_order
     with image.path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".note.emitter")
+        section = section_of(ELFFile(file), ".note.emitter")
         (note,) = section.iter_notes()
         assert (note["n_name"], note["n_descsz"]) == ("emitter", 2 * word + 8)
         desc = bytes(section.data()[-note["n_descsz"] :])
@@ -191,7 +191,7 @@ def test_build_id_is_where_the_plan_says(image: Image) -> None:
     at = image.plan.build_id_offset
     assert at is not None
     with image.path.open("rb") as file:
-        (note,) = ELFFile(file).get_section_by_name(".note.gnu.build-id").iter_notes()
+        (note,) = section_of(ELFFile(file), ".note.gnu.build-id").iter_notes()
         assert note["n_type"] == "NT_GNU_BUILD_ID"
         assert note["n_desc"] == image.path.read_bytes()[at : at + BUILD_ID_SIZE].hex()
 
@@ -213,7 +213,7 @@ def test_attributes_have_their_program_header(image: Image) -> None:
         if attributes is None:
             assert not [s.name for s in elffile.iter_sections() if s.name.endswith(".attributes")]
             return
-        section = elffile.get_section_by_name(attributes.section)
+        section = section_of(elffile, attributes.section)
         assert section.data() == attributes.contents
         headers = [s.header for s in elffile.iter_segments() if s["p_offset"] == section["sh_offset"] and s["p_filesz"]]
     if attributes.p_type is None:
@@ -277,14 +277,14 @@ def test_dynamic_section_that_ends_at_a_page(short: int, tmp_path: Path) -> None
     target = load("x86_64-linux-gnu")
     probe = write_image(tmp_path / "probe.so", target, {"a": b""})
     with probe.path.open("rb") as file:
-        dynamic = ELFFile(file).get_section_by_name(".dynamic")["sh_size"]
+        dynamic = section_of(ELFFile(file), ".dynamic")["sh_size"]
     # The pack begins at a page; .dynamic follows it at once.
     image = write_image(
         tmp_path / "libmodel.so", target, {"a": bytes(2 * PAGE - dynamic - short - probe.pack.payload_start)}
     )
     with image.path.open("rb") as file:
         elffile = ELFFile(file)
-        section = elffile.get_section_by_name(".dynamic")
+        section = section_of(elffile, ".dynamic")
         assert (section["sh_addr"] + section["sh_size"]) % PAGE == -short % PAGE
         padding = elffile.get_section_by_name(".bss.rel.ro")
         assert (padding["sh_size"] if padding else 0) == short
@@ -303,12 +303,12 @@ def test_symbol_counts(count: int, tmp_path: Path) -> None:
     path.write_bytes(render(plan, pack))
     with path.open("rb") as file:
         elffile = ELFFile(file)
-        for section in (elffile.get_section_by_name(".hash"), elffile.get_section_by_name(".gnu.hash")):
+        for section in (section_of(elffile, ".hash"), section_of(elffile, ".gnu.hash")):
             assert section.get_number_of_symbols() == count + 4
             for symbol in symbols:
                 assert section.get_symbol(symbol.name)["st_size"] == symbol.size
         # The small table does not grow with the tensors.
-        assert elffile.get_section_by_name(".symtab").num_symbols() == 4
+        assert section_of(elffile, ".symtab").num_symbols() == 4
     assert elflint_faults(path) == []
 
 
@@ -352,7 +352,7 @@ def test_what_a_32_bit_process_cannot_map_is_refused(name: str) -> None:
     # Without a limit of its own, the class of the file is the limit.
     with pytest.raises(LayoutError, match="too large"):
         plan_image(
-            replace(target, max_image_size=None), plan_pack(huge_package(1 << 32), "little"), name="m", soname="libm.so"
+            target._replace(max_image_size=None), plan_pack(huge_package(1 << 32), "little"), name="m", soname="libm.so"
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from emitter import targets
@@ -143,4 +141,4 @@ def test_what_belongs_together_passes() -> None:
         name="m", align=4096, section=".w", visibility="protected", tensor_symbols=True, retain=True, header="m.h"
     )
     check_options(options, "archive")
-    check_options(replace(options, section=None, visibility=None, retain=False, soname="libm.so.1"), "library")
+    check_options(options._replace(section=None, visibility=None, retain=False, soname="libm.so.1"), "library")
