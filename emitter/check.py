@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
+from emitter.layout import BUILD_ID_SIZE
 from emitter.pack import format as fmt
 from emitter.readback import (
     DT_GNU_HASH,
@@ -95,6 +96,8 @@ def check_image(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None, 
     expect("e_ident[EI_OSABI]", reader.read(7, 1, "e_ident")[0], target.ei_osabi)
     read_sections(reader, header)
     segments = Segments(reader, target, header)
+    if plan.build_id_offset is not None:
+        require("the build id is written", any(reader.read(plan.build_id_offset, BUILD_ID_SIZE, "the build id")))
     dynamic = _check_dynamic(reader, segments)
     table = SymbolTable(reader, segments, dynamic, target.hash_word_size)
     if pack is None or symbol is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emitter import targets
 from emitter.checksum import crc32c
@@ -15,6 +15,8 @@ from emitter.package import BufferSource, Package
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from elftools.elf.elffile import ELFFile
 
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
@@ -54,6 +56,13 @@ def package_of(payloads: dict[str, bytes]) -> Package:
     for name, data in payloads.items():
         package.add_raw(name, data)
     return package
+
+
+def section_of(elffile: ELFFile, name: str) -> Any:
+    """Return a section that must be there, of whichever class pyelftools makes of it."""
+    section = elffile.get_section_by_name(name)
+    assert section is not None, name
+    return section
 
 
 def symbols_of(pack: PackPlan, prefix: str) -> list[PackSymbol]:
@@ -96,7 +105,7 @@ def write_image(
     path: Path, target: Target, payloads: dict[str, bytes], *, name: str = "model", **options: int
 ) -> Image:
     """Write a library at `path`, with the symbols `NAME_t_TENSOR`."""
-    pack = plan_pack(package_of(payloads), target.byte_order, **options)
+    pack = plan_pack(package_of(payloads), target.byte_order)
     symbols = symbols_of(pack, f"{name}_t_")
     plan = plan_image(target, pack, name=name, soname=path.name, symbols=symbols)
     path.write_bytes(render(plan, pack))

@@ -9,7 +9,6 @@ Source: System V gABI, chapters 4 and 5; the psABI of each CPU for what its `Tar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emitter import elf
@@ -59,30 +58,30 @@ class _Export(NamedTuple):
     size: int
 
 
-@dataclass(slots=True, kw_only=True)
 class _Section:
     """A section: its size is known when it is made, its place when it is placed, its content when all are placed."""
 
-    name: str
-    sh_type: int
-    size: int
-    alloc: bool = True
-    write: bool = False
-    alignment: int = 1
-    link: str = ""
-    info: int = 0
-    entsize: int = 0
-    offset: int = 0
-    address: int = 0
-    content: bytes = field(default=b"", repr=False)
+    __slots__ = (
+        "address", "alignment", "alloc", "content", "entsize", "info",
+        "link", "name", "offset", "sh_type", "size", "write",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, sh_type: int, *, size: int = 0, content: bytes = b"", alignment: int = 1, alloc: bool = True
+    ) -> None:
+        self.name = name
+        self.sh_type = sh_type
+        self.size = size or len(content)
+        self.content = content
+        self.alignment = alignment
+        self.alloc = alloc
+        self.write = False
+        self.link = ""
+        self.info = self.entsize = self.offset = self.address = 0
 
     @property
     def end(self) -> int:
         return self.offset + self.size
-
-
-def _filled(name: str, sh_type: int, content: bytes, alignment: int = 1, *, alloc: bool = True) -> _Section:
-    return _Section(name=name, sh_type=sh_type, size=len(content), alloc=alloc, alignment=alignment, content=content)
 
 
 def plan_image(
@@ -128,32 +127,36 @@ def plan_image(
     property_notes = []
     if target.properties:
         note = encoding.properties((p.pr_type, p.value) for p in target.properties)
-        property_notes = [_filled(".note.gnu.property", elf.SHT_NOTE, note, word)]
-    build_id = _filled(
-        ".note.gnu.build-id", elf.SHT_NOTE, encoding.note(b"GNU\0", elf.NT_GNU_BUILD_ID, bytes(BUILD_ID_SIZE)), 4
+        property_notes = [_Section(".note.gnu.property", elf.SHT_NOTE, content=note, alignment=word)]
+    build_id = _Section(
+        ".note.gnu.build-id",
+        elf.SHT_NOTE,
+        content=encoding.note(b"GNU\0", elf.NT_GNU_BUILD_ID, bytes(BUILD_ID_SIZE)),
+        alignment=4,
     )
-    pack_note = _filled(".note.emitter", elf.SHT_NOTE, encoding.pack_note(0, 0, 0, 0), 4)
+    pack_note = _Section(".note.emitter", elf.SHT_NOTE, content=encoding.pack_note(0, 0, 0, 0), alignment=4)
     notes = [build_id, pack_note]
-    gnu_hash_table = _filled(".gnu.hash", elf.SHT_GNU_HASH, gnu_hash, word)
-    hash_table = _filled(".hash", elf.SHT_HASH, sysv_hash, target.hash_word_size)
+    gnu_hash_table = _Section(".gnu.hash", elf.SHT_GNU_HASH, content=gnu_hash, alignment=word)
+    hash_table = _Section(".hash", elf.SHT_HASH, content=sysv_hash, alignment=target.hash_word_size)
     gnu_hash_table.link = hash_table.link = ".dynsym"
     hash_table.entsize = target.hash_word_size
     gnu_hash_table.entsize = 0 if encoding.is_64 else 4  # in the 64-bit class its words are of two sizes
     dynsym = _symbol_section(".dynsym", elf.SHT_DYNSYM, encoding, len(exports), ".dynstr")
-    dynstr_section = _filled(".dynstr", elf.SHT_STRTAB, dynstr.data())
-    size_word = _filled(".rodata", elf.SHT_PROGBITS, encoding.words(pack.total_size), word)
+    dynstr_section = _Section(".dynstr", elf.SHT_STRTAB, content=dynstr.data())
+    size_word = _Section(".rodata", elf.SHT_PROGBITS, content=encoding.words(pack.total_size), alignment=word)
     near = [*property_notes, *notes, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
-    packed = _Section(name=PACK_SECTION, sh_type=elf.SHT_PROGBITS, size=pack.total_size, alignment=MAX_ALIGNMENT)
-    dynamic = _filled(".dynamic", elf.SHT_DYNAMIC, _dynamic(encoding, {}, 0, 0), word)
-    dynamic.write, dynamic.link, dynamic.entsize = True, ".dynstr", encoding.dyn_size
-    padding = _Section(name=_RELRO_PADDING, sh_type=elf.SHT_NOBITS, size=0, write=True)
+    packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=pack.total_size, alignment=MAX_ALIGNMENT)
+    dynamic = _Section(".dynamic", elf.SHT_DYNAMIC, content=_dynamic(encoding, {}, 0, 0), alignment=word)
+    dynamic.link, dynamic.entsize = ".dynstr", encoding.dyn_size
+    padding = _Section(_RELRO_PADDING, elf.SHT_NOBITS)
+    dynamic.write = padding.write = True
     attributes = []
     if target.attributes:
         facts = target.attributes
-        attributes = [_filled(facts.section, facts.sh_type, facts.contents, alloc=False)]
+        attributes = [_Section(facts.section, facts.sh_type, content=facts.contents, alloc=False)]
     symtab = _symbol_section(".symtab", elf.SHT_SYMTAB, encoding, len(listed), ".strtab")
     symtab.alloc = False
-    tail = [*attributes, symtab, _filled(".strtab", elf.SHT_STRTAB, strtab.data(), alloc=False)]
+    tail = [*attributes, symtab, _Section(".strtab", elf.SHT_STRTAB, content=strtab.data(), alloc=False)]
     phnum = 6 + 2 * len(property_notes) + (1 if target.attributes and target.attributes.p_type else 0)
 
     # Places of the first segment: addresses are file offsets.
@@ -175,7 +178,7 @@ def plan_image(
     sections = [*near, packed, dynamic, *([padding] if padding.size else []), *tail]
     names = elf.StringTable()
     name_offsets = [names.add(section.name.encode()) for section in sections] + [names.add(b".shstrtab")]
-    tail.append(_filled(".shstrtab", elf.SHT_STRTAB, names.data(), alloc=False))
+    tail.append(_Section(".shstrtab", elf.SHT_STRTAB, content=names.data(), alloc=False))
     sections.append(tail[-1])
     e_shoff = align_up(_place(tail, dynamic.end), word)
     size = e_shoff + (1 + len(sections)) * encoding.shdr_size
@@ -231,10 +234,7 @@ def plan_image(
             Piece(0, _render(0, head, near)),
             Piece(dynamic.offset, _render(dynamic.offset, end, [dynamic, *tail])),
         ],
-        copies=[
-            Copy(packed.offset + copy.offset, copy.size, copy.extent, copy.swap_unit, copy.shape, copy.item_bits)
-            for copy in pack.payloads
-        ],
+        copies=[Copy(packed.offset + copy.offset, *copy[1:]) for copy in pack.payloads],
         pack_offset=packed.offset,
         build_id_offset=build_id.end - BUILD_ID_SIZE,
     )
@@ -271,16 +271,9 @@ def _check_size(target: Target, size: int) -> None:
 
 
 def _symbol_section(name: str, sh_type: int, encoding: Encoding, count: int, link: str) -> _Section:
-    size = (1 + count) * encoding.sym_size
-    return _Section(
-        name=name,
-        sh_type=sh_type,
-        size=size,
-        alignment=encoding.word_size,
-        link=link,
-        info=1,
-        entsize=encoding.sym_size,
-    )
+    section = _Section(name, sh_type, size=(1 + count) * encoding.sym_size, alignment=encoding.word_size)
+    section.link, section.info, section.entsize = link, 1, encoding.sym_size
+    return section
 
 
 def _pack_offset(start: int, pack: PackPlan) -> int:

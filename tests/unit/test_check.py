@@ -125,6 +125,7 @@ IMAGE_FAULTS = [
     (("section", ".note.emitter"), 28, b"\7", "size of the pack in the note"),
     (("section", ".note.emitter"), 36, b"\7", "version in the note"),
     (("section", ".note.emitter"), 12, b"E", "note of emitter"),
+    (("section", ".note.gnu.build-id"), 16, bytes(20), "build id"),
     (("section", ".dynamic"), 0, b"\1", "DT_NEEDED"),
     (("section", ".dynamic"), 64, b"\x16", "DT_TEXTREL"),
     (("section", ".rodata"), 0, b"\1", "model_size"),
@@ -287,6 +288,8 @@ def test_payload_is_not_read(tmp_path: Path) -> None:
             file.write(piece.data)
         file.seek(plan.pack_offset)
         file.write(index)
+        file.seek(plan.build_id_offset or 0)
+        file.write(b"a build id")
     with opened(path) as fd:
         check(fd, "library", target, plan, pack, "model")
 
