@@ -1,0 +1,175 @@
+"""The flow as a whole: determinism, companions, failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import emitter
+from emitter import Package
+from emitter.checksum import crc32c
+from emitter.errors import EmitterError, InputError, UsageError
+
+TARGET = "aarch64-linux-gnu"
+
+
+@pytest.fixture
+def package() -> Package:
+    package = Package()
+    package.add_tensor("w.0", np.arange(100, dtype=np.float32))
+    package.add_tensor("w.1", np.arange(7, dtype=np.int8))
+    package.add_tensor("again", np.arange(100, dtype=np.float32))
+    return package
+
+
+@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
+def test_the_bytes_do_not_depend_on_the_surroundings(suffix: str, tmp_path: Path) -> None:
+    outputs = []
+    here = {"umask": "022", "LC_ALL": "C", "PYTHONHASHSEED": "1", "TZ": "UTC"}
+    there = {"umask": "077", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2", "TZ": "Asia/Tokyo", "SOURCE_DATE_EPOCH": "1"}
+    for number, surroundings in enumerate([here, there]):
+        directory = tmp_path / f"dir{number}" / ("deeper" * number)
+        directory.mkdir(parents=True)
+        (directory / "blob.bin").write_bytes(bytes(range(256)) * 20)
+        np.savez(directory / "a.npz", x=np.arange(10), y=np.ones((2, 3)))
+        umask = surroundings.pop("umask")
+        command = [sys.executable, "-m", "emitter", "--target", TARGET, "raw:blob.bin", "a.npz", "-o", f"libx{suffix}"]
+        subprocess.run(
+            ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *command],
+            cwd=directory,
+            check=True,
+            env={**os.environ, **surroundings},
+        )
+        os.utime(directory / "blob.bin", (1, 1))
+        outputs.append((directory / f"libx{suffix}").read_bytes())
+    assert outputs[0] == outputs[1]
+
+
+def test_the_map_is_the_authority(package: Package, tmp_path: Path) -> None:
+    out = tmp_path / "libm.so"
+    emitter.emit(package, out, target=TARGET, tensor_symbols=True, map=str(tmp_path / "m.json"))
+    data = out.read_bytes()
+    document = json.loads((tmp_path / "m.json").read_text())
+    assert document["schema"] == "emitter.map/1"
+    assert document["output"] == "libm.so"
+    assert document["file_size"] == len(data)
+    assert document["symbol"] == "m"
+    pack = document["pack"]
+    assert data[pack["file_offset"] :][:4] == b"\x89EMT"
+    by_name = {tensor["name"]: tensor for tensor in document["tensors"]}
+    assert by_name["w.0"]["file_offset"] == by_name["again"]["file_offset"]
+    for name, array in (("w.0", np.arange(100, dtype=np.float32)), ("w.1", np.arange(7, dtype=np.int8))):
+        tensor = by_name[name]
+        content = data[tensor["file_offset"] :][: tensor["size"]]
+        assert content == array.tobytes()
+        assert int(tensor["crc32c"], 16) == crc32c(content)
+        assert tensor["file_offset"] == pack["file_offset"] + tensor["pack_offset"]
+        assert tensor["pack_offset"] % tensor["alignment"] == 0
+        assert tensor["symbol"] == f"m_t_{name.replace('.', '_')}"
+        assert tensor["shape"] == list(array.shape)
+    with emitter.load(out) as library:
+        assert int(pack["schema_hash"], 16) == library.schema_hash
+
+
+def test_an_unchanged_header_keeps_its_time_stamp(package: Package, tmp_path: Path) -> None:
+    header = tmp_path / "m.h"
+    emitter.emit(package, tmp_path / "libm.so", target=TARGET, header=str(header))
+    os.utime(header, (1, 1))
+    other = Package()
+    other.add_tensor("w.0", np.zeros(100, np.float32))
+    other.add_tensor("w.1", np.zeros(7, np.int8))
+    other.add_tensor("again", np.ones(100, np.float32))
+    emitter.emit(other, tmp_path / "libm.so", target=TARGET, header=str(header))
+    assert header.stat().st_mtime == 1
+    other.add_tensor("more", np.zeros(1, np.int8))
+    emitter.emit(other, tmp_path / "libm.so", target=TARGET, header=str(header))
+    assert header.stat().st_mtime != 1
+
+
+def test_a_depfile_names_every_input(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    np.save(tmp_path / "b.npy", np.arange(3))
+    package = Package()
+    package.add_input(f"raw:{tmp_path / 'a'}")
+    package.add_input(tmp_path / "b.npy")
+    emitter.emit(package, tmp_path / "libm.so", target=TARGET, depfile=str(tmp_path / "m.d"))
+    rule = (tmp_path / "m.d").read_text().split("\n\n")[0].replace("\\\n", " ").split()
+    assert rule == [f"{tmp_path / 'libm.so'}:", str(tmp_path / "a"), str(tmp_path / "b.npy")]
+
+
+@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
+def test_an_input_that_changes_leaves_the_old_output(suffix: str, tmp_path: Path) -> None:
+    source = tmp_path / "blob"
+    source.write_bytes(b"1" * 1000)
+    out = tmp_path / f"libm{suffix}"
+    out.write_bytes(b"old")
+    package = Package()
+    package.add_raw("blob", source)
+    source.write_bytes(b"2" * 999)
+    with pytest.raises(InputError, match="changed while it was read"):
+        emitter.emit(package, out, target=TARGET)
+    assert out.read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["blob", out.name]
+
+
+def test_nothing_is_written_for_any_target_if_one_is_refused(tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("blob", b"x", alignment=1 << 16)  # images keep at most 4096
+    with pytest.raises(EmitterError):
+        emitter.emit(package, tmp_path / "{target}.so", target=["s390x-linux-gnu", TARGET])
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_companion_that_cannot_be_written_leaves_the_old_output(package: Package, tmp_path: Path) -> None:
+    out = tmp_path / "libm.so"
+    out.write_bytes(b"old")
+    with pytest.raises(EmitterError, match="missing"):
+        emitter.emit(package, out, target=TARGET, map=str(tmp_path / "missing" / "m.json"))
+    assert out.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["libm.so"]
+
+
+def test_an_empty_package_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to write"):
+        emitter.emit(Package(), tmp_path / "x.pack")
+
+
+def test_colliding_tensor_symbols_name_both_tensors(tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("a.b", b"1")
+    package.add_raw("a/b", b"2")
+    emitter.emit(package, tmp_path / "libm.so", target=TARGET)
+    with pytest.raises(EmitterError, match=r"a\.b.*a/b|a/b.*a\.b"):
+        emitter.emit(package, tmp_path / "libm.so", target=TARGET, tensor_symbols=True)
+
+
+def test_one_header_for_targets_whose_symbols_differ_is_refused(package: Package, tmp_path: Path) -> None:
+    names = [TARGET, "s390x-linux-gnu"]
+    header = str(tmp_path / "m.h")
+    emitter.emit(package, tmp_path / "{target}.o", target=names, name="m", header=header)
+    with pytest.raises(UsageError, match="one file"):
+        emitter.emit(package, tmp_path / "{target}.o", target=names, header=header)
+
+
+def test_progress_reaches_the_end(package: Package, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    emitter.emit(package, tmp_path / "libm.so", target=TARGET, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o077, 0o700), (0o002, 0o775)])
+def test_modes_are_those_of_a_linker(umask: int, mode: int, package: Package, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        emitter.emit(package, tmp_path / "libm.so", target=TARGET)
+        emitter.emit(package, tmp_path / "m.o", target=TARGET)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "libm.so").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "m.o").stat().st_mode & 0o777 == mode & ~0o111
