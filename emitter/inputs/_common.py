@@ -83,8 +83,10 @@ def payload_bytes(dtype: DType, shape: Sequence[int], where: str) -> int:
             )
         elements *= extent
         step *= extent or 1
-    if step * dtype.element_bits > 8 * _INT64_MAX:
-        raise InputError("shape is too large", where=where, expected="at most 2^63-1 bytes", actual=shown(list(shape)))
+    if step > _INT64_MAX or elements * dtype.element_bits > 8 * _INT64_MAX:
+        raise InputError(
+            "shape is too large", where=where, expected="below 2^63 elements and bytes", actual=shown(list(shape))
+        )
     return (elements * dtype.element_bits + 7) // 8
 
 

@@ -41,6 +41,8 @@ class _Reader:
         self.path = index.source.path
         self.payloads = self._payloads()
         self.pairs = list(index.records(fmt.METADATA))
+        self.next_pair = 0
+        _decode(index.tables[fmt.STRINGS.kind].data, f"{self.path}: pool of strings")
 
     def contents(self, prefix: str) -> Contents:
         header = self.index.header
@@ -95,30 +97,28 @@ class _Reader:
     def _payloads(self) -> list[tuple[Extent, int]]:
         payloads: list[tuple[Extent, int]] = []
         position = self.index.header["index_size"]
+        end = self.index.header["total_size"]
+        strictest = 8
         for number, (offset, size, alignment, _) in enumerate(self.index.records(fmt.PAYLOAD)):
             where = f"{self.path}: payload {number}"
             check_alignment(alignment, where)
-            if alignment > self.index.header["alignment"]:
-                raise InputError(
-                    "alignment exceeds the pack's",
-                    where=where,
-                    expected=f"at most {self.index.header['alignment']}",
-                    actual=alignment,
-                )
-            if offset % alignment or not position <= offset <= offset + size <= self.source.size:
+            if offset % alignment or not position <= offset <= offset + size <= end:
                 raise InputError(
                     "the payload is out of place", where=where,
-                    expected=f"{alignment}-aligned, within {position} to {self.source.size}",
+                    expected=f"{alignment}-aligned, within {position} to {end}",
                     actual=f"{size} bytes at {offset}",
                 )  # fmt: skip
             payloads.append((Extent(self.source, offset, size, self.index.order), alignment))
             position = offset + size
-        if position != self.source.size:
+            strictest = max(strictest, alignment)
+        if position != end:
             raise InputError(
-                "there are bytes after the last payload",
-                where=self.path,
-                expected=f"{position} bytes",
-                actual=self.source.size,
+                "total_size is not the end of the last payload", where=self.path, expected=position, actual=end
+            )
+        if strictest != self.index.header["alignment"]:
+            found = self.index.header["alignment"]
+            raise InputError(
+                "alignment is not the strictest payload's", where=self.path, expected=strictest, actual=found
             )
         return payloads
 
@@ -150,13 +150,11 @@ class _Reader:
         return struct.unpack_from(f"{'<' if self.index.order == 'little' else '>'}{ndim}q", pool.data, at)
 
     def _metadata(self, first: int, count: int, where: str) -> dict[str, str]:
-        if first + count > len(self.pairs):
-            raise InputError(
-                "metadata is out of range",
-                where=where,
-                expected=f"below {len(self.pairs)}",
-                actual=f"{count} from {first}",
-            )
+        # The runs of the owners follow each other without a gap.
+        if first != self.next_pair or first + count > len(self.pairs):
+            expected = f"from {self.next_pair}, below {len(self.pairs)}"
+            raise InputError("metadata is out of range", where=where, expected=expected, actual=f"{count} from {first}")
+        self.next_pair += count
         metadata = {}
         previous = b""
         for number in range(first, first + count):
@@ -174,9 +172,9 @@ class _Reader:
     def _string(self, offset: int, length: int, where: str) -> bytes:
         pool = self.index.tables[fmt.STRINGS.kind]
         at = offset - pool.offset
-        if at < 0 or at + length + 1 > len(pool.data) or pool.data[at + length]:
+        if at < 0 or at + length + 1 > len(pool.data) or pool.data.find(0, at) != at + length:
             raise InputError(
-                "a string is outside the pool of strings, or without its NUL",
+                "a string is outside the pool of strings, or its NUL is not at its end",
                 where=where,
                 actual=f"{length} bytes at {offset}",
             )

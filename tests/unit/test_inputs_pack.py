@@ -160,7 +160,7 @@ def later(byte_order: ByteOrder) -> Image:
     sign = old.order
     header = old.data[: fmt.HEADER.size] + b"\x77" * 16
     old_index = old.get(fmt.HEADER, "index_size")
-    grow = {fmt.PAYLOAD.kind: 8, fmt.TENSOR.kind: 16, fmt.METADATA.kind: 4, 99: 0}
+    grow = {fmt.PAYLOAD.kind: 8, fmt.TENSOR.kind: 16, fmt.METADATA.kind: 8, 99: 0}
     tables = []
     for record in (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS):
         at = old.entry(record)
@@ -192,7 +192,6 @@ def later(byte_order: ByteOrder) -> Image:
         "directory_record_size": 24,
         "compatible_features": 1 << 63,
         "total_size": len(image.data),
-        "reserved": 1,
     }
     for field, value in changes.items():
         image.set(fmt.HEADER, field, value)
@@ -210,7 +209,6 @@ def later(byte_order: ByteOrder) -> Image:
         move(fmt.TENSOR, "name_offset", at, fmt.STRINGS)
         move(fmt.TENSOR, "shape_offset", at, fmt.DIMS)
         move(fmt.TENSOR, "strides_offset", at, fmt.DIMS)
-        image.set(fmt.TENSOR, "reserved", 1, at)
     for number in range(3):
         at = image.record(fmt.METADATA, number)
         move(fmt.METADATA, "key_offset", at, fmt.STRINGS)
@@ -300,11 +298,13 @@ WRONG: list[tuple[Callable[[Image], None], str]] = [
     (head("header_size", 132), "header_size or index_size"),
     (head("index_size", 100), "header_size or index_size"),
     (head("index_size", 1 << 31), "header_size or index_size"),
-    (head("total_size", 1 << 62), "not total_size"),
+    (head("total_size", 1 << 62), "total_size is beyond"),
+    (head("total_size", 200), "total_size is beyond"),
     (head("reserved", 1), "reserved bytes"),
     (head("alignment", 3), "alignment is wrong"),
     (head("alignment", 1 << 22), "alignment is wrong"),
-    (head("alignment", 64), "alignment exceeds"),
+    (head("alignment", 64), "alignment is not the strictest"),
+    (head("alignment", 512), "alignment is not the strictest"),
     (head("metadata_count", 4), "metadata is out of range"),
     (head("metadata_first", 0xFFFFFFFF), "metadata is out of range"),
     (head("model_version_offset", 8), "outside the pool of strings"),
@@ -312,11 +312,12 @@ WRONG: list[tuple[Callable[[Image], None], str]] = [
     (head("directory_offset", 132), "out of place"),
     (head("directory_offset", 0), "out of place"),
     (head("directory_count", 1 << 31), "too many tables"),
-    (head("directory_count", 4), "tables are missing: string"),
+    (head("directory_count", 4), "pool of strings"),
     (head("directory_record_size", 8), "record size is wrong"),
     (head("directory_record_size", 20), "record size is wrong"),
     (table(fmt.TENSOR, "kind", 1), "occurs twice"),
-    (table(fmt.TENSOR, "kind", 77), "tables are missing: tensor"),
+    (table(fmt.DIMS, "kind", 77), "pool of dims"),
+    (table(fmt.METADATA, "record_size", 20), "record size is wrong"),
     (table(fmt.TENSOR, "offset", 0), "out of place"),
     (table(fmt.TENSOR, "offset", 209), "out of place"),
     (table(fmt.TENSOR, "count", 1 << 31), "out of place"),
@@ -329,11 +330,11 @@ WRONG: list[tuple[Callable[[Image], None], str]] = [
     (in_record(fmt.PAYLOAD, 0, "offset", 0), "out of place"),
     (in_record(fmt.PAYLOAD, 1, "offset", 256), "out of place"),
     (in_record(fmt.PAYLOAD, 4, "size", 1 << 63), "out of place"),
-    (in_record(fmt.PAYLOAD, 4, "size", 17), "after the last payload"),
+    (in_record(fmt.PAYLOAD, 4, "size", 17), "total_size is not the end"),
     (in_record(fmt.PAYLOAD, 1, "size", 4), "contradicts dtype and shape"),
     (in_record(fmt.TENSOR, 1, "name_length", 0), "length of the name"),
     (in_record(fmt.TENSOR, 1, "name_length", 65536), "length of the name"),
-    (in_record(fmt.TENSOR, 1, "name_length", 2), "outside the pool of strings, or without its NUL"),
+    (in_record(fmt.TENSOR, 1, "name_length", 2), "outside the pool of strings, or its NUL"),
     (in_record(fmt.TENSOR, 1, "name_offset", 0xFFFFFFFF), "outside the pool of strings"),
     (text(1, b"\xff"), "not UTF-8"),
     (text(1, b"z"), "not unique and sorted"),
@@ -353,6 +354,8 @@ WRONG: list[tuple[Callable[[Image], None], str]] = [
     (in_record(fmt.TENSOR, 1, "payload", 5), "payload's number"),
     (in_record(fmt.TENSOR, 1, "metadata_count", 9), "metadata is out of range"),
     (in_record(fmt.TENSOR, 1, "reserved", 1), "reserved bytes"),
+    (add(fmt.TENSOR, 4, "metadata_first", 1), "metadata is out of range"),
+    (add(fmt.TENSOR, 0, "metadata_count", 1), "metadata is out of range"),
     (in_record(fmt.METADATA, 1, "key_offset", 8), "outside the pool of strings"),
     (in_record(fmt.METADATA, 1, "key_length", 0), "length of a key"),
     (in_record(fmt.METADATA, 1, "value_length", 1 << 30), "outside the pool of strings"),
@@ -380,3 +383,15 @@ def test_metadata_keys_must_be_sorted(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(InputError, match="keys are not unique and sorted"):
         read(tmp_path, image.sealed())
+
+
+def test_bytes_after_the_pack_do_not_belong_to_it(tmp_path: Path) -> None:
+    assert len(read(tmp_path, build_pack(sample()) + b"more")) == 5
+
+
+def test_a_table_that_is_not_named_is_empty(tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("a", b"x")
+    image = Image(build_pack(package))
+    image.set(fmt.DIRECTORY_ENTRY, "kind", 99, image.entry(fmt.METADATA))
+    assert [tensor.name for tensor in read(tmp_path, image.sealed())] == ["a"]

@@ -178,7 +178,13 @@ def test_metadata_is_checked_always_and_kept_only_when_asked(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("metadata", "message"), [({"a": "\ud800"}, "not valid UTF-8"), ({"": "x"}, "key"), ({"k" * 65536: "x"}, "key")]
+    ("metadata", "message"),
+    [
+        ({"a": "\ud800"}, "not valid UTF-8"),
+        ({"": "x"}, "cannot be kept"),
+        ({"a": "x\0"}, "no NUL"),
+        ({"k" * 65536: "x"}, "key"),
+    ],
 )
 def test_metadata_that_cannot_be_kept(tmp_path: Path, metadata: dict[str, str], message: str) -> None:
     path = write(tmp_path / "x", {"__metadata__": metadata})
