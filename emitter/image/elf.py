@@ -94,7 +94,7 @@ def plan_image(
     of 4096 bytes, such that its payload has the file offset that `layout.bulk_alignment` wants. Raises LayoutError for
     a payload alignment above 4096, a soname that no loader finds, and a size that the target cannot map.
     """
-    _check_request(target, pack, soname)
+    soname_bytes = _check_request(target, pack, soname)
     _check_size(target, pack.total_size)
     encoding = elf.Encoding(target.pointer_width, target.byte_order)
     word = encoding.word_size
@@ -110,7 +110,7 @@ def plan_image(
     exports = [exports[number] for number in order]
     sysv_hash = encoding.sysv_hash([export.name for export in exports], target.hash_word_size)
     dynstr, strtab = elf.StringTable(), elf.StringTable()
-    soname_offset = dynstr.add(soname.encode())
+    soname_offset = dynstr.add(soname_bytes)
     for export in exports:
         dynstr.add(export.name)
     for export in listed:
@@ -240,7 +240,8 @@ def plan_image(
     )
 
 
-def _check_request(target: Target, pack: PackPlan, soname: str) -> None:
+def _check_request(target: Target, pack: PackPlan, soname: str) -> bytes:
+    """Refuse what no library can hold; return the soname as the file system spells it."""
     if pack.alignment > MAX_ALIGNMENT:
         raise LayoutError(
             "a library cannot keep the alignment of a tensor",
@@ -249,13 +250,18 @@ def _check_request(target: Target, pack: PackPlan, soname: str) -> None:
             actual=pack.alignment,
             hint="loaders place libraries at multiples of a page: ask for less, or emit an object, which keeps it",
         )
-    if not soname or "/" in soname or "\0" in soname:
+    try:
+        name = soname.encode(errors="surrogateescape")  # file names need not be UTF-8
+    except UnicodeEncodeError:
+        name = b""
+    if not name or b"/" in name or b"\0" in name:
         raise LayoutError(
             "the soname is not a file name",
             expected="a name without '/' and NUL, such as libNAME.so",
             actual=repr(soname),
             hint="give another one with --soname",
         )
+    return name
 
 
 def _check_size(target: Target, size: int) -> None:

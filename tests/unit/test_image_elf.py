@@ -372,7 +372,13 @@ def test_alignment_that_loaders_do_not_keep_is_refused() -> None:
     assert (caught.value.expected, caught.value.actual) == ("at most 4096", "8192")
 
 
-@pytest.mark.parametrize("soname", ["", "lib/x.so", "/", "a\0b"])
+def test_soname_keeps_a_file_name_that_is_not_utf_8() -> None:
+    pack = plan_pack(package_of({"a": b"x"}), "little")
+    plan = plan_image(load("x86_64-linux-gnu"), pack, name="m", soname=b"lib\xff.so".decode(errors="surrogateescape"))
+    assert b"\0lib\xff.so\0" in plan.pieces[0].data
+
+
+@pytest.mark.parametrize("soname", ["", "lib/x.so", "/", "a\0b", "\ud800"])
 def test_sonames_that_no_loader_finds_are_refused(soname: str) -> None:
     pack = plan_pack(package_of({"a": b"x"}), "little")
     with pytest.raises(LayoutError, match="soname"):
