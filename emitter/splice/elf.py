@@ -15,7 +15,7 @@ from emitter.layout import Copy, FilePlan, Piece, align_up, bulk_alignment
 from emitter.splice.stub import read_stub
 
 if TYPE_CHECKING:
-    from emitter.model import ObjectModel, Section, Symbol
+    from emitter.model import ObjectModel, Section
     from emitter.targets._base import Target
 
 __all__ = ["plan_object"]
@@ -63,7 +63,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
     shstrtab = strtab + 1
     section_count = shstrtab + 1
 
-    symbols = _Symbols(encoding, model, own=len(target.relocation_relative) == 2)
+    symbols = _Symbols(target, encoding, model)
     pieces: list[Piece] = []
     copies: list[Copy] = []
     headers = [elf.Shdr(0, elf.SHT_NULL, 0, 0, 0, 0, 0, 0, 0)]
@@ -122,7 +122,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
     for number in relocated:
         add(
             (".rel" if is_rel else ".rela") + model.sections[number].name,
-            _relocations(target, encoding, model, number, symbols.number_of_section, is_rel=is_rel),
+            _relocations(target, encoding, model, number, symbols, is_rel=is_rel),
             alignment=encoding.word_size,
             sh_type=elf.SHT_REL if is_rel else elf.SHT_RELA,
             flags=elf.SHF_INFO_LINK,
@@ -182,41 +182,50 @@ def _place(section: Section, position: int) -> int:
 
 
 class _Symbols:
-    """The symbol table: one for each section that a relocation needs, then the model's, all global, in its order."""
+    """The symbol table: local symbols that relocations need, then the model's, all global, in its order."""
 
-    def __init__(self, encoding: elf.Encoding, model: ObjectModel, *, own: bool) -> None:
+    def __init__(self, target: Target, encoding: elf.Encoding, model: ObjectModel) -> None:
         self._encoding = encoding
-        self._symbols = model.symbols
         self.strings = elf.StringTable()
-        needed = {reference.to for reference in model.references}
-        if own:  # the second relocation of a pair subtracts the place, by the symbol of its section
-            needed |= {reference.section for reference in model.references}
-        self._sections = sorted(needed)
-        self.number_of_section = {section: 1 + index for index, section in enumerate(self._sections)}
-        self.local_count = 1 + len(self._sections)
+        sections = sorted({reference.to for reference in model.references})
+        self.number_of_section = {section: 1 + index for index, section in enumerate(sections)}
+        # The second relocation of a pair subtracts the place. It needs a symbol right there, since linkers disagree
+        # whether its addend is subtracted or added (GNU ld 2.40 adds it for RISC-V).
+        places = [(one.section, one.offset) for one in model.references] if len(target.relocation_relative) == 2 else []
+        self.number_of_place = {place: 1 + len(sections) + index for index, place in enumerate(places)}
+        self.local_count = 1 + len(sections) + len(places)
+        section_info = elf.st_info(elf.STB_LOCAL, elf.STT_SECTION)
+        place_info = elf.st_info(elf.STB_LOCAL, elf.STT_NOTYPE)
+        self._rows: list[tuple[str, int, int, int | None, int, int]] = [
+            *(("", section_info, elf.STV_DEFAULT, section, 0, 0) for section in sections),
+            *(
+                (f".L{index}", place_info, elf.STV_DEFAULT, section, offset, 0)
+                for index, (section, offset) in enumerate(places)
+            ),
+            *(
+                (
+                    symbol.name,
+                    elf.st_info(elf.STB_GLOBAL, _TYPES[symbol.type]),
+                    _VISIBILITIES[symbol.visibility],
+                    symbol.section,
+                    symbol.value,
+                    symbol.size,
+                )
+                for symbol in model.symbols
+            ),
+        ]
 
     def table(self) -> tuple[bytes, bytes]:
         """Return the contents of .symtab and .symtab_shndx."""
         rows = [self._encoding.sym(elf.Sym(0, 0, 0, 0, 0, 0))]
         shndx = [0]
-        for section in self._sections:
-            index, extended = _shndx(section)
-            rows.append(self._encoding.sym(elf.Sym(0, elf.st_info(elf.STB_LOCAL, elf.STT_SECTION), 0, index, 0, 0)))
-            shndx.append(extended)
-        for symbol in self._symbols:
-            index, extended = (elf.SHN_ABS, 0) if symbol.section is None else _shndx(symbol.section)
-            if not self._encoding.is_64 and max(symbol.value, symbol.size) > 0xFFFFFFFF:
-                raise LayoutError(
-                    "too large for a 32-bit object", where=symbol.name, actual=max(symbol.value, symbol.size)
-                )
-            rows.append(self._encoding.sym(self._entry(symbol, index)))
+        for name, info, other, section, value, size in self._rows:
+            if not self._encoding.is_64 and max(value, size) > 0xFFFFFFFF:
+                raise LayoutError("too large for a 32-bit object", where=name, actual=max(value, size))
+            index, extended = (elf.SHN_ABS, 0) if section is None else _shndx(section)
+            rows.append(self._encoding.sym(elf.Sym(self.strings.add(name.encode()), info, other, index, value, size)))
             shndx.append(extended)
         return b"".join(rows), self._encoding.u32(*shndx)
-
-    def _entry(self, symbol: Symbol, index: int) -> elf.Sym:
-        info = elf.st_info(elf.STB_GLOBAL, _TYPES[symbol.type])
-        name = self.strings.add(symbol.name.encode())
-        return elf.Sym(name, info, _VISIBILITIES[symbol.visibility], index, symbol.value, symbol.size)
 
 
 def _shndx(section: int) -> tuple[int, int]:
@@ -236,17 +245,20 @@ def _fields(target: Target, encoding: elf.Encoding, model: ObjectModel) -> dict[
 
 
 def _relocations(
-    target: Target, encoding: elf.Encoding, model: ObjectModel, section: int, numbers: dict[int, int], *, is_rel: bool
+    target: Target, encoding: elf.Encoding, model: ObjectModel, section: int, symbols: _Symbols, *, is_rel: bool
 ) -> bytes:
     add, *subtract = target.relocation_relative
     rows = []
     for reference in model.references:
         if reference.section != section:
             continue
-        symbol = numbers[reference.to]
+        symbol = symbols.number_of_section[reference.to]
         if is_rel:
             rows.append(encoding.rel(reference.offset, symbol, add))
         else:
             rows.append(encoding.rela(reference.offset, symbol, add, reference.addend))
-        rows += (encoding.rela(reference.offset, numbers[section], r_type, reference.offset) for r_type in subtract)
+        rows += (
+            encoding.rela(reference.offset, symbols.number_of_place[section, reference.offset], r_type, 0)
+            for r_type in subtract
+        )
     return b"".join(rows)
