@@ -20,7 +20,8 @@ def raw_array(data: memoryview) -> NDArray[Any]:
     """Return the bytes as a uint8 array of one dimension, over the same memory."""
     import numpy
 
-    array: NDArray[Any] = numpy.ndarray((len(data),), numpy.uint8, data)
+    # Not numpy.ndarray(buffer=...): that looks through the view, and lets go of what keeps a mapping from being closed.
+    array: NDArray[Any] = numpy.asarray(data)
     return array
 
 
@@ -35,16 +36,17 @@ def as_array(data: memoryview, dtype: DType, shape: tuple[int, ...], byte_order:
     row = row_of(DType(dtype.code, dtype.bits))
     if row is None:
         raise LoadError(f"numpy has no type for {dtype}", where=where, hint="take .bytes()")
+    raw = raw_array(data)
     native = byte_order == sys.byteorder or dtype.swap_unit == 1
     if row.in_numpy:
         kind = numpy.dtype(row.name) if native else numpy.dtype(row.name).newbyteorder()
     else:
         kind = _ml_dtype(row.name, where)
         if not native:
-            words = numpy.ndarray((len(data) // dtype.swap_unit,), f"u{dtype.swap_unit}", data)
-            data = memoryview(words.byteswap().view(numpy.uint8)).toreadonly()
+            raw = raw.view(f"u{dtype.swap_unit}").byteswap()
+            raw.flags.writeable = False
     try:
-        array: NDArray[Any] = numpy.ndarray((*shape, dtype.lanes) if dtype.lanes > 1 else shape, kind, data)
+        array: NDArray[Any] = raw.view(kind).reshape((*shape, dtype.lanes) if dtype.lanes > 1 else shape)
     except ValueError as error:
         raise LoadError(
             f"numpy cannot hold the shape: {error}", where=where, actual=list(shape), hint="take .bytes()"

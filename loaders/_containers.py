@@ -52,22 +52,14 @@ def find(data: memoryview, where: str) -> Contents:
         raise LoadError(
             f"{contents.kind}: it holds no pack",
             where=where,
-            hint="load what emitter wrote; a program linked from its objects names the pack if they were emitted with --retain",
+            hint="load what emitter wrote; a program linked from its objects names the pack if they have --retain",
         )
     return contents
 
 
 def _pack(data: memoryview, where: str) -> Contents:
-    size = read_header(data, where).total_size
-    if size != len(data):
-        raise LoadError(
-            "bytes follow the pack",
-            where=where,
-            expected=f"{size} bytes",
-            actual=len(data),
-            hint="give the pack's bytes alone",
-        )
-    return Contents("pack", [Place(0, size)])
+    # Bytes behind the pack do not belong to it: memory comes in pages.
+    return Contents("pack", [Place(0, read_header(data, where).total_size)])
 
 
 def _elf_file(data: memoryview, where: str) -> Contents:

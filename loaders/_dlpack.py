@@ -13,6 +13,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from emitter.loaders._arrays import raw_array
+
 if TYPE_CHECKING:
     from emitter.dtypes import DType
 
@@ -89,9 +91,7 @@ def export(
             f"{where}: read-only, which a consumer without max_version=(1, 0) or later cannot see; pass copy=True"
         )
 
-    import numpy
-
-    array = numpy.frombuffer(data, numpy.uint8)
+    array = raw_array(data)
     aligned = array.__array_interface__["data"][0] % dtype.swap_unit == 0
     if copy is False and not aligned:
         raise BufferError(f"{where}: the bytes are not aligned to {dtype.swap_unit}; pass copy=True")
@@ -122,7 +122,7 @@ def _numpy_capsule(owner: Any, where: str) -> object:
         return owner.__dlpack__(max_version=(1, 0))
     except TypeError as error:
         raise BufferError(
-            f"{where}: this numpy has no versioned DLPack; install numpy 2.1 or later, or pass copy=True and no max_version"
+            f"{where}: versioned DLPack needs numpy 2.1 or later; or pass copy=True and no max_version"
         ) from error
 
 

@@ -72,7 +72,13 @@ def find_packs(data: memoryview, where: str) -> tuple[str, list[tuple[int, int]]
     if elf.e_type == _ET_REL:
         packs = set(elf.packs_by_section())
     elif elf.e_type in (_ET_EXEC, _ET_DYN):
-        packs = set(elf.packs_by_note())
+        try:
+            packs = set(elf.packs_by_note())
+        except FormatError:
+            # patchelf moves notes, which breaks the distance in them. Section headers, if there are any, still say it.
+            packs = set(elf.packs_by_section())
+            if not packs:
+                raise
     else:
         packs = set()
     return elf.kind, sorted(packs)
@@ -194,11 +200,14 @@ class _Elf:
         start = address + distance
         for load in loads:
             if load.p_vaddr <= start and start + pack_size <= load.p_vaddr + load.p_filesz:
-                return load.p_offset + start - load.p_vaddr, pack_size
+                place = load.p_offset + start - load.p_vaddr
+                if self.data[place : place + len(fmt.MAGIC)] == fmt.MAGIC:
+                    return place, pack_size
         raise FormatError(
-            "the note speaks of bytes that no PT_LOAD segment has",
+            "the note leads to no pack",
             where=where,
             actual=f"address {start:#x}, {pack_size} bytes",
+            hint="a tool that edited the file has moved the note or the pack: emit or link it again",
         )
 
     # Relocatable objects

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Header", "read_header"]
 
-# A limit of this reader, far beyond what a writer has a use for: each opening computes the checksum over the header.
+# docs/pack-format.md, Limits: each opening computes the checksum over the header.
 MAX_HEADER_SIZE = 1 << 16
 
 _MARK_OFFSET = fmt.HEADER.offset("byte_order")

@@ -118,7 +118,7 @@ class _Tensors:
 class Pack(_Tensors):
     """One pack of a library.
 
-    `file_offset` is where it begins in the file, `size` is its bytes, `member` the archive member that holds it, or empty.
+    `file_offset` is where it begins in the file, `size` is its bytes, `member` the archive member around it, or empty.
     """
 
     __slots__ = ("_index", "_where", "file_offset", "member", "size")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "Payload", "Table", "TensorRecord"]
 
-# A limit of this reader, far beyond what a writer has a use for, so that opening stays O(1) on hostile bytes.
+# docs/pack-format.md, Limits.
 MAX_DIRECTORY_COUNT = 1 << 10
 
 MAX_NDIM = 64
@@ -32,8 +32,8 @@ _METADATA = {order: struct.Struct(order + fmt.METADATA.struct_format) for order 
 # Kind: (the record as this version knows it, what a record's size is a multiple of, whether records may grow)
 _TABLES = {
     fmt.PAYLOAD.kind: (fmt.PAYLOAD, 8, True),
-    fmt.TENSOR.kind: (fmt.TENSOR, 4, True),
-    fmt.METADATA.kind: (fmt.METADATA, 4, True),
+    fmt.TENSOR.kind: (fmt.TENSOR, 8, True),
+    fmt.METADATA.kind: (fmt.METADATA, 8, True),
     fmt.DIMS.kind: (fmt.DIMS, 8, False),
     fmt.STRINGS.kind: (fmt.STRINGS, 1, False),
 }
@@ -77,7 +77,7 @@ class TensorRecord(NamedTuple):
 class Index:
     """The index of one pack. `data` is exactly the pack's bytes; `where` names it in messages."""
 
-    __slots__ = ("data", "header", "order", "tables", "where")
+    __slots__ = ("data", "header", "order", "regions", "tables", "where")
 
     def __init__(self, data: memoryview, where: str) -> None:
         self.header = header = read_header(data, where)
@@ -102,6 +102,7 @@ class Index:
                 actual=start,
             )
         self._check_range("the directory", start, count * step)
+        self.regions = [(start, start + count * step, "the directory")]
         seen = set()
         for number in range(count):
             kind, record_size, offset, records = _ENTRY[order].unpack_from(self.data, start + number * step)
@@ -116,6 +117,7 @@ class Index:
                     expected=f"a multiple of 8, at least {header.header_size}",
                     actual=offset,
                 )
+            self.regions.append((offset, offset + records * record_size, f"table {kind}"))
             if kind not in _TABLES:
                 continue  # of a later version, and no incompatible bit forbids to ignore it
             record, unit, may_grow = _TABLES[kind]
@@ -225,6 +227,10 @@ class Index:
                     "strides are not row-major", where=f"{where}: dimension {axis}", expected=step, actual=strides[axis]
                 )
             step *= max(shape[axis], 1)
+        if step >> 63:
+            raise FormatError(
+                "the shape is too large", where=where, expected="less than 2^63 elements", actual=list(shape)
+            )
         return shape, strides
 
     def string(self, what: str, offset: int, length: int) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["validate"]
 
-_MAX_NAME = 65535
+_MAX_STRING = 65535  # bytes of a name, a metadata key, the model version
 _STEP = 1 << 20
 _RESERVED = fmt.TENSOR.offset("reserved")
 
@@ -26,9 +26,10 @@ def validate(index: Index) -> None:
     _check_tables(index)
     _check_payloads(index)
     header, where = index.header, index.where
-    _check_string(index, where, "the model version", header.model_version_offset, header.model_version_length)
-    _check_metadata(index, where, header.metadata_first, header.metadata_count)
-    _check_tensors(index)
+    _check_pool(index)
+    _check_string(index, where, "the model version", (header.model_version_offset, header.model_version_length))
+    end = _check_metadata(index, where, header.metadata_first, header.metadata_count, 0)
+    _check_tensors(index, end)
 
 
 def _check_crc(index: Index) -> None:
@@ -45,15 +46,7 @@ def _check_crc(index: Index) -> None:
 
 
 def _check_tables(index: Index) -> None:
-    header = index.header
-    regions = [
-        (
-            header.directory_offset,
-            header.directory_offset + header.directory_count * header.directory_record_size,
-            "the directory",
-        )
-    ]
-    regions += [(table.offset, table.end, f"table {kind}") for kind, table in index.tables.items() if table.records]
+    regions = [region for region in index.regions if region[0] < region[1]]
     for (_, end, first), (start, _, second) in pairwise(sorted(regions)):
         if start < end:
             raise FormatError(
@@ -90,7 +83,18 @@ def _check_payloads(index: Index) -> None:
         )
 
 
-def _check_tensors(index: Index) -> None:
+def _check_pool(index: Index) -> None:
+    pool = index.tables[fmt.STRINGS.kind]
+    try:
+        bytes(index.data[pool.offset : pool.end]).decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            "the pool of strings is not UTF-8", where=f"{index.where}: offset {pool.offset + error.start}"
+        ) from error
+
+
+def _check_tensors(index: Index, metadata_end: int) -> None:
+    """Check the tensors in their order; the package's metadata ends with record `metadata_end`."""
     import hashlib
 
     table = index.tables[fmt.TENSOR.kind]
@@ -99,11 +103,7 @@ def _check_tensors(index: Index) -> None:
     for number in range(len(index)):
         offset, length = index.raw_tensor(number)[:2]
         where = f"{index.where}: tensor record {number}"
-        name = _check_string(index, where, "the name", offset, length)
-        if not 0 < length <= _MAX_NAME:
-            raise FormatError(
-                "the name's length is out of range", where=where, expected=f"1 to {_MAX_NAME} bytes", actual=length
-            )
+        name = _check_string(index, where, "the name", (offset, length), least=1)
         if name <= previous:
             raise FormatError(
                 "the name is not behind the one before", where=where, expected=f"more than {previous!r}", actual=name
@@ -111,6 +111,7 @@ def _check_tensors(index: Index) -> None:
         previous = name
         record = index.tensor(number)
         shape = _check_tensor(index, record, where)
+        metadata_end = _check_metadata(index, where, record.metadata_first, record.metadata_count, metadata_end)
         at = table.offset + number * table.record_size + _RESERVED
         if any(index.data[at : at + fmt.TENSOR.size - _RESERVED]):
             raise FormatError("reserved bytes are not zero", where=f"{where}: offset {at}")
@@ -148,16 +149,16 @@ def _check_tensor(index: Index, record: TensorRecord, where: str) -> tuple[int, 
             expected=f"{dtype.nbytes(shape)} bytes",
             actual=payload.size,
         )
-    _check_metadata(index, where, record.metadata_first, record.metadata_count)
     return shape
 
 
-def _check_metadata(index: Index, where: str, first: int, count: int) -> None:
-    previous: bytes | None = None
-    for strings in index.raw_metadata(first, count, where):
-        key = _check_string(index, where, "a metadata key", *strings[:2])
-        _check_string(index, where, "a metadata value", *strings[2:])
-        if previous is not None and key <= previous:
+def _check_metadata(index: Index, where: str, first: int, count: int, expected: int) -> int:
+    """Check an owner's metadata, which begins with record `expected`; return the record behind it."""
+    previous = b""
+    for key_offset, key_length, value_offset, value_length in index.raw_metadata(first, count, where):
+        key = _check_string(index, where, "a metadata key", (key_offset, key_length), least=1)
+        _check_string(index, where, "a metadata value", (value_offset, value_length), most=index.header.index_size)
+        if key <= previous:
             raise FormatError(
                 "a metadata key is not behind the one before",
                 where=where,
@@ -165,10 +166,21 @@ def _check_metadata(index: Index, where: str, first: int, count: int) -> None:
                 actual=key,
             )
         previous = key
+    if first != expected:
+        raise FormatError("metadata_first is not behind the owner before", where=where, expected=expected, actual=first)
+    return first + count
 
 
-def _check_string(index: Index, where: str, what: str, offset: int, length: int) -> bytes:
+def _check_string(
+    index: Index, where: str, what: str, place: tuple[int, int], *, least: int = 0, most: int = _MAX_STRING
+) -> bytes:
+    """Check the string at `place` (offset, length) and return its bytes."""
+    offset, length = place
     pool = index.tables[fmt.STRINGS.kind]
+    if not least <= length <= most:
+        raise FormatError(
+            f"the length of {what} is out of range", where=where, expected=f"{least} to {most}", actual=length
+        )
     if offset < pool.offset or offset + length >= pool.end:
         raise FormatError(
             f"{what} is not in the pool of strings",
@@ -179,5 +191,5 @@ def _check_string(index: Index, where: str, what: str, offset: int, length: int)
     text = bytes(index.data[offset : offset + length + 1])
     if text.find(b"\0") != length:
         raise FormatError(f"{what} is not ended by its only NUL", where=where, actual=text[:80])
-    index.string(what, offset, length)
+    index.string(what, offset, length)  # UTF-8 from its first byte: it begins at a character
     return text[:-1]
