@@ -94,7 +94,9 @@ class Index:
                 hint="the file may be truncated",
             )  # fmt: skip
         if header_size > fmt.MAX_HEADER_SIZE:
-            raise InputError("header_size is too large", where=where, expected=fmt.MAX_HEADER_SIZE, actual=header_size)
+            raise InputError(
+                "header_size is too large", where=where, expected=f"at most {fmt.MAX_HEADER_SIZE}", actual=header_size
+            )
         at = fmt.HEADER_CRC_OFFSET
         crc = self._crc(fd, at + 4, header_size, crc32c(start[:at] + bytes(4)))
         if crc != header["header_crc32c"]:
@@ -149,7 +151,9 @@ class Index:
                 "the record size is wrong", where=where, expected="a multiple of 8, at least 16", actual=stride
             )
         if count > fmt.MAX_TABLES:
-            raise InputError("there are too many tables", where=where, expected=fmt.MAX_TABLES, actual=count)
+            raise InputError(
+                "there are too many tables", where=where, expected=f"at most {fmt.MAX_TABLES}", actual=count
+            )
         spans = [self._span(offset, count * stride, where)]
         directory = Table(offset, count, stride, pread(fd, count * stride, offset, where))
         tables: dict[int, Table] = {}

@@ -21,6 +21,13 @@ _MAX_VERSION = (1, 1)
 _PADDED_SUB_BYTE = 1 << 2  # DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: one element per byte
 
 
+# Prototypes of our own: those of `ctypes.pythonapi` are shared with every other user of ctypes in the process.
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
 class _DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -98,8 +105,13 @@ def import_dlpack(name: str, array: Any) -> tuple[DType, tuple[int, ...], memory
         steps = [(extent - 1) * stride * item for extent, stride in zip(shape, strides or (), strict=True)]
         below = -sum(step for step in steps if step < 0)
         span = below + sum(step for step in steps if step > 0) + item
+        if span >= 1 << 63:
+            raise InputError("strides are out of range", where=where, actual=shown(strides))
         block = _memory(start - below, span, capsule)
-        strided = numpy.ndarray(shape, f"V{item}", block.data, below, tuple(stride * item for stride in strides or ()))
+        distances = tuple(
+            stride * item if extent > 1 else 0 for extent, stride in zip(shape, strides or (), strict=True)
+        )
+        strided = numpy.ndarray(shape, f"V{item}", block.data, below, distances)
         view = numpy.array(strided, order="C").reshape(-1).view(numpy.uint8)
     if padded:
         view = pack_elements(view, dtype.bits)
@@ -134,12 +146,8 @@ def _other_device(kind: int, where: str) -> InputError:
 
 def _open(capsule: object, where: str) -> tuple[_DLTensor, int]:
     """Return the capsule's tensor and its flags."""
-    api = ctypes.pythonapi
-    api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    if api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
-        managed = _DLManagedTensorVersioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed = _DLManagedTensorVersioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
         if managed.major != _MAX_VERSION[0]:
             raise InputError(
                 "the array exports another DLPack",
@@ -148,8 +156,8 @@ def _open(capsule: object, where: str) -> tuple[_DLTensor, int]:
                 actual=f"{managed.major}.{managed.minor}",
             )
         return managed.dl_tensor, managed.flags
-    if api.PyCapsule_IsValid(capsule, b"dltensor"):
-        return _DLTensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor")), 0
+    if _is_valid(capsule, b"dltensor"):
+        return _DLTensor.from_address(_get_pointer(capsule, b"dltensor")), 0
     raise InputError("the array exports no DLPack capsule", where=where, actual=type(capsule).__name__)
 
 

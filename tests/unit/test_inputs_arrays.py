@@ -283,6 +283,7 @@ def test_dlpack_memory_is_not_copied() -> None:
         ((BFLOAT, 16, 1), (), None, 0, b"ab", b"ab"),
         ((BFLOAT, 16, 1), (0, 3), None, 0, None, b""),
         ((BFLOAT, 16, 1), (1, 2), (99, 1), 0, b"abcd", b"abcd"),
+        ((BFLOAT, 16, 1), (1, 2), (1 << 62, 0), 0, b"ab", b"abab"),
     ],
 )
 def test_dlpack_layouts(
@@ -329,6 +330,7 @@ class NoCapsule(Broken):
         (Producer(b"ab", (INT, 8, 1), (1 << 62, 4)), "too large"),
         (Producer(None, (INT, 8, 1), (1,)), "has no data"),
         (Producer(b"ab", (INT, 4, 1), (2, 2), (1, 2)), "must be row-major.*contiguous"),
+        (Producer(b"ab", (INT, 16, 1), (2,), (1 << 62,)), "strides are out of range"),
         (Producer(b"ab", (INT, 4, 2), (2,), flags=4), "padded elements of several lanes"),
         (Producer(b"ab", (INT, 8, 1), (1,), version=(2, 0)), "another DLPack.*2.0"),
         (Broken(), "does not export DLPack: requires grad"),

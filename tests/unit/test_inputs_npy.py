@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import ml_dtypes
 import numpy
 import pytest
+from safetensors.numpy import save_file
 
 from emitter.errors import InputError
 from emitter.inputs import read_input
 from emitter.package import NATIVE_BYTE_ORDER, FileSource, Package, Tensor
+from tests.support import build_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,9 +191,14 @@ def test_a_start_that_is_wrong(tmp_path: Path, content: bytes, message: str) -> 
 def test_numpy_is_not_imported(tmp_path: Path) -> None:
     numpy.save(tmp_path / "x.npy", numpy.zeros(2))
     numpy.savez_compressed(tmp_path / "x.npz", a=numpy.zeros(2))
+    save_file({"a": numpy.zeros(2)}, tmp_path / "x.safetensors")
+    package = Package()
+    package.add_raw("a", b"x")
+    (tmp_path / "x.pack").write_bytes(build_pack(package))
     code = (
         "import sys; from emitter.package import Package\n"
-        f"for name in 'npy', 'npz': Package().add_input({str(tmp_path)!r} + '/x.' + name)\n"
+        "for name in 'npy', 'npz', 'safetensors', 'pack':\n"
+        f"    Package().add_input({str(tmp_path)!r} + '/x.' + name)\n"
         "sys.exit('numpy' in sys.modules or 'zipfile' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # a fresh interpreter, which has imported nothing

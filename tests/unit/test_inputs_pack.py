@@ -395,3 +395,13 @@ def test_a_table_that_is_not_named_is_empty(tmp_path: Path) -> None:
     image = Image(build_pack(package))
     image.set(fmt.DIRECTORY_ENTRY, "kind", 99, image.entry(fmt.METADATA))
     assert [tensor.name for tensor in read(tmp_path, image.sealed())] == ["a"]
+
+
+def test_a_header_beyond_its_limit(tmp_path: Path) -> None:
+    package = Package()
+    for number in range(fmt.MAX_HEADER_SIZE // 32):
+        package.add_raw(f"t{number}", b"x")
+    image = Image(build_pack(package))
+    image.set(fmt.HEADER, "header_size", fmt.MAX_HEADER_SIZE + 8)
+    with pytest.raises(InputError, match=f"header_size is too large: expected at most {fmt.MAX_HEADER_SIZE}"):
+        read(tmp_path, image.sealed())

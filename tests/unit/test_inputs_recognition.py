@@ -150,3 +150,20 @@ def test_reading_works_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_common, "_pread", _common._pread_by_seek)
     numpy.savez_compressed(tmp_path / "x.npz", a=numpy.zeros((3, 2)), b=numpy.ones(1))
     assert [tensor.shape for tensor in read_input(str(tmp_path / "x.npz"), Package())] == [(3, 2), (1,)]
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from emitter.inputs import _common
+
+    path = tmp_path / "x"
+    save_file({"w": numpy.zeros(1)}, path)
+    read = _common._pread
+
+    def disturbed(fd: int, length: int, offset: int) -> bytes:
+        with path.open("ab") as file:
+            file.write(b"more")
+        return bytes(read(fd, length, offset))
+
+    monkeypatch.setattr(_common, "_pread", disturbed)
+    with pytest.raises(InputError, match="changed while it was read"):
+        read_input(str(path), Package())
