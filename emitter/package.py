@@ -249,6 +249,12 @@ def _check(tensor: Tensor) -> None:
         raise InputError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=len(tensor.shape))
     if any(not 0 <= extent < 1 << 63 for extent in tensor.shape):
         raise InputError("a dimension is out of range", where=where, expected="0 to 2^63-1", actual=tensor.shape)
+    # The largest stride, and with it the size in bytes, must fit an int64; an empty dimension counts as one in strides.
+    stride = tensor.dtype.element_bits
+    for extent in tensor.shape:
+        stride *= max(extent, 1)
+    if stride >= 1 << 63:
+        raise InputError("the shape is too large", where=where, expected="below 2^63 bits", actual=tensor.shape)
     alignment = tensor.alignment
     if alignment is not None and not (0 < alignment <= MAX_ALIGNMENT and alignment & (alignment - 1) == 0):
         raise UsageError(

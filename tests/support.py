@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emitter.checksum import crc32c
 from emitter.layout import BUILD_ID_SIZE
@@ -24,7 +24,7 @@ __all__ = ["build_pack", "write_plan"]
 _ZEROS = bytes(1 << 20)
 
 
-def build_pack(package: Package, byte_order: ByteOrder = "little", **options: int) -> bytes:
+def build_pack(package: Package, byte_order: ByteOrder = "little", **options: Any) -> bytes:
     """Return the pack of a package of untransformed buffers, assembled without the emitter's own writer."""
     plan = plan_pack(package, byte_order, **options)
     image = bytearray(plan.total_size)
