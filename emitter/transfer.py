@@ -355,5 +355,9 @@ def _on_units(segments: Iterator[tuple[int, int, bool]], start: int, unit: int) 
 
 def _disagreement(copy: Copy, stored: int) -> InputError:
     return InputError(
-        "the stored bytes do not fill the tensor", where=copy.extent.source.path, expected=copy.size, actual=stored
+        "the stored bytes do not fill the tensor",
+        where=copy.extent.source.path,
+        expected=f"{copy.size} bytes",
+        actual=stored,
+        hint="make the file again",
     )

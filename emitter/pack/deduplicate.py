@@ -7,6 +7,7 @@ memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -31,53 +32,45 @@ def find_duplicates(tensors: Sequence[Tensor], byte_order: ByteOrder) -> dict[st
     Empty tensors are left out. The same bytes under different transformations (a swapped tensor and one in the target's
     order) are not recognised. Raises InputError for a file that cannot be read or has changed.
     """
-    candidates: dict[Hashable, list[Tensor]] = {}
-    for tensor in tensors:
-        if tensor.nbytes:
-            candidates.setdefault(_transformation(tensor, byte_order), []).append(tensor)
-    groups = [group for group in candidates.values() if len(group) > 1]
-    if not groups:
-        return {}
+    keys = [_transformation(tensor, byte_order) for tensor in tensors]
+    sharing = Counter(keys)
+    buckets: dict[Hashable, list[Tensor]] = {}
+    same_as: dict[str, str] = {}
     with _Sources() as sources:
-        samples = _samples([tensor for tensor in tensors if tensor.nbytes], groups, sources)
-        same_as: dict[str, str] = {}
-        for group in groups:
-            buckets: dict[bytes, list[Tensor]] = {}
-            for tensor in group:
-                buckets.setdefault(samples[tensor.name], []).append(tensor)
-            for bucket in buckets.values():
-                if len(bucket) > 1:
-                    _compare(bucket, sources, same_as)
+        # In source order, so that reading ahead helps.
+        for tensor, key in zip(tensors, keys, strict=True):
+            if sharing[key] > 1 and key is not None:
+                buckets.setdefault((key, _sample(tensor, sources)), []).append(tensor)
+        for bucket in buckets.values():
+            if len(bucket) > 1:
+                _compare(bucket, sources, same_as)
     return same_as
 
 
 def _transformation(tensor: Tensor, byte_order: ByteOrder) -> Hashable:
-    """Return what tensors of the same written bytes share, if those are the same function of the same stored bytes."""
+    """Return what tensors of the same bytes share, if they are the same function of stored ones; None without bytes."""
+    size = tensor.nbytes
+    if not size:
+        return None
     extent = tensor.extent
     swap_unit = 1 if tensor.encoding or extent.byte_order == byte_order else tensor.dtype.swap_unit
+    if extent.inflate is None and not extent.fortran_order:
+        return size, swap_unit
     turned = (tensor.shape, tensor.dtype.element_bits) if extent.fortran_order else None
-    return tensor.nbytes, swap_unit, turned, extent.inflate
+    return size, swap_unit, turned, extent.inflate
 
 
-def _samples(tensors: list[Tensor], groups: list[list[Tensor]], sources: _Sources) -> dict[str, bytes]:
-    """Return the sample of each tensor of a group by its name; read in source order, so that reading ahead helps."""
-    wanted = {tensor.name for group in groups for tensor in group}
-    samples: dict[str, bytes] = {}
-    for tensor in tensors:
-        if tensor.name not in wanted:
-            continue
-        extent = tensor.extent
-        if extent.inflate:
-            samples[tensor.name] = b""  # size and CRC-32 of the member have told apart already
-            continue
-        reader = sources.open(extent.source)
-        if extent.length <= _WHOLE:
-            samples[tensor.name] = reader.read_near(extent.offset, extent.length)
-            continue
-        middle = extent.offset + extent.length // 2
-        last = extent.offset + extent.length - _SAMPLE
-        samples[tensor.name] = b"".join(reader.read(offset, _SAMPLE) for offset in (extent.offset, middle, last))
-    return samples
+def _sample(tensor: Tensor, sources: _Sources) -> bytes:
+    """Return some of the stored bytes, all of them if they are few."""
+    extent = tensor.extent
+    if extent.inflate:
+        return b""  # size and CRC-32 of the member have told apart already
+    reader = sources.open(extent.source)
+    if extent.length <= _WHOLE:
+        return reader.read_near(extent.offset, extent.length)
+    middle = extent.offset + extent.length // 2
+    last = extent.offset + extent.length - _SAMPLE
+    return b"".join(reader.read(offset, _SAMPLE) for offset in (extent.offset, middle, last))
 
 
 def _compare(bucket: list[Tensor], sources: _Sources, same_as: dict[str, str]) -> None:
