@@ -135,7 +135,6 @@ def plan_image(
         alignment=4,
     )
     pack_note = _Section(".note.emitter", elf.SHT_NOTE, content=encoding.pack_note(0, 0, 0, 0), alignment=4)
-    notes = [build_id, pack_note]
     gnu_hash_table = _Section(".gnu.hash", elf.SHT_GNU_HASH, content=gnu_hash, alignment=word)
     hash_table = _Section(".hash", elf.SHT_HASH, content=sysv_hash, alignment=target.hash_word_size)
     gnu_hash_table.link = hash_table.link = ".dynsym"
@@ -144,7 +143,7 @@ def plan_image(
     dynsym = _symbol_section(".dynsym", elf.SHT_DYNSYM, encoding, len(exports), ".dynstr")
     dynstr_section = _Section(".dynstr", elf.SHT_STRTAB, content=dynstr.data())
     size_word = _Section(".rodata", elf.SHT_PROGBITS, content=encoding.words(pack.total_size), alignment=word)
-    near = [*property_notes, *notes, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
+    near = [*property_notes, build_id, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
     packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=pack.total_size, alignment=MAX_ALIGNMENT)
     dynamic = _Section(".dynamic", elf.SHT_DYNAMIC, content=_dynamic(encoding, {}, 0, 0), alignment=word)
     dynamic.link, dynamic.entsize = ".dynstr", encoding.dyn_size
@@ -157,25 +156,29 @@ def plan_image(
     symtab = _symbol_section(".symtab", elf.SHT_SYMTAB, encoding, len(listed), ".strtab")
     symtab.alloc = False
     tail = [*attributes, symtab, _Section(".strtab", elf.SHT_STRTAB, content=strtab.data(), alloc=False)]
-    phnum = 6 + 2 * len(property_notes) + (1 if target.attributes and target.attributes.p_type else 0)
+    phnum = 7 + 2 * len(property_notes) + (1 if target.attributes and target.attributes.p_type else 0)
 
     # Places of the first segment: addresses are file offsets.
     near_end = _place(near, encoding.ehdr_size + phnum * encoding.phdr_size)
     for section in near:
         section.address = section.offset
     packed.offset = packed.address = _pack_offset(near_end, pack)
+    # The note stands behind the pack: it holds a distance, and patchelf moves what stands where it wants room for more
+    # program headers.
+    _place([pack_note], packed.end)
+    pack_note.address = pack_note.offset
 
     # Of the second: the same place in a page as in the file. It is protected up to a page boundary, and glibc rounds
     # the end down to its own page: so it ends at the largest one's. The padding is a section, or GNU strip cuts it off.
     page = target.max_page_size
-    dynamic.offset = align_up(packed.end, word)
-    dynamic.address = align_up(packed.end, page) + dynamic.offset % page
+    dynamic.offset = align_up(pack_note.end, word)
+    dynamic.address = align_up(pack_note.end, page) + dynamic.offset % page
     padding.offset, padding.address = dynamic.end, dynamic.address + dynamic.size
     padding.size = -padding.address % page
     memory_end = padding.address + padding.size
 
     # Of what is not loaded.
-    sections = [*near, packed, dynamic, *([padding] if padding.size else []), *tail]
+    sections = [*near, packed, pack_note, dynamic, *([padding] if padding.size else []), *tail]
     names = elf.StringTable()
     name_offsets = [names.add(section.name.encode()) for section in sections] + [names.add(b".shstrtab")]
     tail.append(_Section(".shstrtab", elf.SHT_STRTAB, content=names.data(), alloc=False))
@@ -196,11 +199,12 @@ def plan_image(
     r, rw = elf.PF_R, elf.PF_R | elf.PF_W
     second = (dynamic.offset, dynamic.address, dynamic.address, dynamic.size, memory_end - dynamic.address)
     phdrs = [
-        elf.Phdr(elf.PT_LOAD, r, 0, 0, 0, packed.end, packed.end, page),
+        elf.Phdr(elf.PT_LOAD, r, 0, 0, 0, pack_note.end, pack_note.end, page),
         elf.Phdr(elf.PT_LOAD, rw, *second, page),
         _phdr(elf.PT_DYNAMIC, rw, dynamic, dynamic),
         *(_phdr(p_type, r, note, note) for note in property_notes for p_type in (elf.PT_NOTE, elf.PT_GNU_PROPERTY)),
-        _phdr(elf.PT_NOTE, r, build_id, pack_note),
+        _phdr(elf.PT_NOTE, r, build_id, build_id),
+        _phdr(elf.PT_NOTE, r, pack_note, pack_note),
         elf.Phdr(elf.PT_GNU_STACK, rw, 0, 0, 0, 0, 0, 16),
         elf.Phdr(elf.PT_GNU_RELRO, r, *second, 1),
     ]
@@ -232,7 +236,7 @@ def plan_image(
         size=size,
         pieces=[
             Piece(0, _render(0, head, near)),
-            Piece(dynamic.offset, _render(dynamic.offset, end, [dynamic, *tail])),
+            Piece(pack_note.offset, _render(pack_note.offset, end, [pack_note, dynamic, *tail])),
         ],
         copies=[Copy(packed.offset + copy.offset, *copy[1:]) for copy in pack.payloads],
         pack_offset=packed.offset,

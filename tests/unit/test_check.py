@@ -119,7 +119,7 @@ IMAGE_FAULTS = [
     (("phdr", "PT_GNU_STACK"), 4, b"\7", "PT_GNU_STACK"),
     (("phdr", "PT_GNU_STACK"), 0, b"\0\0\0\0", "PT_GNU_STACK"),
     (("phdr", "PT_GNU_RELRO"), 40, b"\1", "PT_GNU_RELRO"),
-    (("phdr", "PT_NOTE"), 0, b"\0", "note of emitter"),
+    (("phdr", "PT_NOTE"), 56, b"\0", "note of emitter"),  # the one after that of the build id
     (("phdr", "PT_DYNAMIC"), 0, b"\0", "PT_DYNAMIC"),
     (("section", ".note.emitter"), 20, b"\7", "of the pack"),
     (("section", ".note.emitter"), 28, b"\7", "size of the pack in the note"),
