@@ -21,7 +21,7 @@ __all__ = ["depfile_text", "map_text"]
 def depfile_text(outputs: Sequence[str], inputs: Sequence[str]) -> str:
     """Return a rule in the syntax of make that ninja reads too: all `outputs` depend on all `inputs`.
 
-    Each input is also a target without a rule of its own, so that a build goes on when an input has been removed. Raises
+    Each input is also a target without a rule of its own: a build goes on when an input has been removed. Raises
     OutputError for a name with a tab or a line break, which the syntax cannot hold. Ninja has no way to read some other
     characters (quotes, `&`, `;`, `|`, `*`): with such a name it builds every time.
     """
@@ -101,4 +101,4 @@ def map_text(
         },
         "tensors": tensors,
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"

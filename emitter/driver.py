@@ -81,43 +81,30 @@ def emit(
             # The bytes are final.
             check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
             for option, path in job.companions.items():
-                text = _companion_text(option, job, package, crcs).encode()
+                text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
                 # An unchanged header keeps its time stamp, so that nothing is compiled again.
                 write = write_if_changed if option == "header" else write_small
-                write(path, text, inputs=package.sources)
+                write(path, text.encode(errors="surrogateescape"), inputs=package.sources)
             out.commit()
         say(f"wrote {job.path}: {job.plan.size} bytes")
         artefacts.append(_artefact(package, job, crcs))
     return artefacts
 
 
-def _companion_text(option: str, job: Job, package: Package, crcs: Sequence[int]) -> str:
-    target = job.resolved.target
-    if option == "depfile":
-        from emitter.companions import depfile_text
+def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
+    from emitter.companions import map_text
 
-        return depfile_text([job.path], package.files)
-    if option == "map":
-        from emitter.companions import map_text
-
-        return map_text(
-            output=os.path.basename(job.path),
-            target=target.name,
-            format=job.format,
-            symbol=job.symbol,
-            package=package,
-            pack=job.pack,
-            plan=job.plan,
-            tensor_symbols=job.tensor_symbols,
-            crcs=crcs,
-        )
-    if option == "header":
-        from emitter.header import render_header
-
-        return render_header(name=job.symbol, package=package, plan=job.pack, symbols=job.tensor_symbols)
-    from emitter.symbols import linker_script
-
-    return linker_script(target, job.pack)
+    return map_text(
+        output=os.path.basename(job.path),
+        target=job.resolved.target.name,
+        format=job.format,
+        symbol=job.symbol,
+        package=package,
+        pack=job.pack,
+        plan=job.plan,
+        tensor_symbols=job.tensor_symbols,
+        crcs=crcs,
+    )
 
 
 def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:

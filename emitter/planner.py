@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import targets
+from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from emitter.model import ObjectModel, TensorSymbol
-    from emitter.options import Format, Options
+    from emitter.options import Format, Options, Style
     from emitter.pack.plan import PackPlan
     from emitter.package import ByteOrder, Package
     from emitter.targets import Resolved
@@ -25,7 +26,11 @@ __all__ = ["Job", "Planner"]
 
 
 class Job(NamedTuple):
-    """One output, planned completely. `companions` are the paths of the files beside it, by option."""
+    """One output, planned completely.
+
+    `companions` are the paths of the files beside it, by option; `texts` is what they will hold, but for the map, which
+    needs the checksums.
+    """
 
     path: str
     resolved: Resolved
@@ -35,6 +40,7 @@ class Job(NamedTuple):
     plan: FilePlan
     tensor_symbols: Sequence[TensorSymbol]
     companions: Mapping[str, str]
+    texts: Mapping[str, str]
 
 
 class Planner:
@@ -79,33 +85,49 @@ class Planner:
         format_ = output_format(path, options.emit, target)
         check_options(options, format_)
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
+        texts = {"depfile": depfile_text([path], self._package.files)} if "depfile" in companions else {}
+        pack, symbol = None, None
+        tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
-            from emitter.styles import style_model
-
-            model = style_model(
-                target,
-                options.symbols,
-                self._package.tensors,
-                alignment=options.align or DEFAULT_ALIGNMENT,
-                visibility=options.visibility or "default",
-            )
-            return Job(
-                path, resolved, format_, None, None, _plan_linkable(target, format_, path, model), (), companions
-            )
-        pack = self._pack(target.byte_order)
-        if format_ == "pack":
+            plan = _plan_linkable(target, format_, path, self._style_model(target, options.symbols))
+        elif format_ == "pack":
+            pack = self._pack(target.byte_order)
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
-            return Job(path, resolved, format_, None, pack, plan, (), companions)
-        symbol = symbol_name(path, options.name)
-        tensor_symbols = self._tensor_symbols(pack, symbol)
-        if format_ == "library":
-            from emitter.image.elf import plan_image
-
-            soname = options.soname if options.soname is not None else os.path.basename(path)
-            plan = plan_image(target, pack, name=symbol, soname=soname, symbols=tensor_symbols)
         else:
-            plan = _plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
-        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions)
+            pack = self._pack(target.byte_order)
+            symbol = symbol_name(path, options.name)
+            tensor_symbols = self._tensor_symbols(pack, symbol)
+            texts |= self._texts(target, pack, symbol, tensor_symbols)
+            if format_ == "library":
+                from emitter.image.elf import plan_image
+
+                soname = options.soname if options.soname is not None else os.path.basename(path)
+                plan = plan_image(target, pack, name=symbol, soname=soname, symbols=tensor_symbols)
+            else:
+                plan = _plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
+        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts)
+
+    def _texts(
+        self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
+    ) -> dict[str, str]:
+        """Return what the header and the linker script fragment will hold, where they are asked for."""
+        texts = {}
+        options = self._options
+        if options.header:
+            from emitter.header import render_header
+
+            alignment = options.align or DEFAULT_ALIGNMENT
+            texts["header"] = render_header(
+                name=symbol, package=self._package, plan=pack, symbols=tensor_symbols, alignment=alignment
+            )
+        if options.linker_script:
+            from emitter.symbols import linker_script, pack_section
+
+            large = self._large(target, pack)
+            texts["linker_script"] = linker_script(
+                target, pack_section(target, symbol, section=options.section, large=large)
+            )
+        return texts
 
     def _pack(self, byte_order: ByteOrder) -> PackPlan:
         if byte_order not in self._packs:
@@ -131,22 +153,33 @@ class Planner:
         check_symbols(symbol, symbols)
         return symbols
 
+    def _large(self, target: Target, pack: PackPlan) -> bool:
+        from emitter.symbols import use_large_data
+
+        return use_large_data(target, pack.total_size, self._options.large_data or "auto")
+
     def _pack_model(
         self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
     ) -> ObjectModel:
-        from emitter.symbols import pack_model, use_large_data
+        from emitter.symbols import pack_model
 
-        options = self._options
         return pack_model(
             target,
             pack,
             name=symbol,
-            section=options.section,
-            visibility=options.visibility or "hidden",
+            section=self._options.section,
+            visibility=self._options.visibility or "hidden",
             tensor_symbols=tensor_symbols,
-            retain=options.retain,
-            large=use_large_data(target, pack.total_size, options.large_data or "auto"),
+            retain=self._options.retain,
+            large=self._large(target, pack),
         )
+
+    def _style_model(self, target: Target, style: Style) -> ObjectModel:
+        from emitter.styles import style_model
+
+        alignment = self._options.align or DEFAULT_ALIGNMENT
+        visibility = self._options.visibility or "default"
+        return style_model(target, style, self._package.tensors, alignment=alignment, visibility=visibility)
 
 
 def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectModel) -> FilePlan:
@@ -156,11 +189,11 @@ def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectMode
     stub = targets.stub(target)
     if format_ == "object":
         return plan_object(target, stub, model)
-    from emitter.splice.archive import plan_archive
+    from emitter.splice.archive import Member, plan_archive
 
     name = symbol_name(path, None) + target.object_suffix
     symbols = [symbol.name for symbol in model.symbols]
-    return plan_archive([(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
+    return plan_archive([Member(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
 
 
 def _check_paths(jobs: Sequence[Job]) -> None:
