@@ -146,7 +146,12 @@ def md_example() -> str:
             ]
     runs.append((plan.payload_start, len(data), "payload 0"))
     lines = []
-    for start, size, meaning in runs:
+    gaps = [
+        (end, start - end)
+        for end, start in zip([at + size for at, size, _ in runs], [run[0] for run in runs[1:]], strict=False)
+    ]
+    runs += [(at, size, "zero") for at, size in gaps if size]
+    for start, size, meaning in sorted(runs):
         for at in range(start, start + size, 16):
             chunk = pack[at : min(at + 16, start + size)]
             lines.append(f"{at:04x}  {chunk.hex(' '):<47}  {meaning if at == start else ''}".rstrip())

@@ -52,7 +52,7 @@ class Field(NamedTuple):
     name: str
     type: str
     doc: str
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a field
 
     @property
     def size(self) -> int:

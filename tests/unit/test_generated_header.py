@@ -1,0 +1,272 @@
+"""The C header of a package."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emitter import Package, dtypes
+from emitter.dtypes import DType
+from emitter.errors import LayoutError
+from emitter.header import render_header
+from emitter.pack.plan import plan_pack, schema_hash
+from emitter.symbols import tensor_symbols
+from tests import c_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from emitter.model import TensorSymbol
+
+FLOAT = DType(2, 32)
+
+NAMES = [
+    "conv1.weight",
+    "*/ int oops; /*",
+    "/*/",
+    "a**/b",
+    "line\nbreak",
+    "trigraph ??/",
+    'quote " and back\\slash\\',
+    "\N{CYRILLIC SMALL LETTER ZHE}",
+    "\U0001f600",
+    "tab\tand\x7f",
+    "//",
+    "???/",
+    "int",
+    "main",
+    "name@VER",
+    "0",
+]
+
+
+def header(
+    package: Package, name: str = "model", *, symbols: bool = True, prefix: str | None = None, **options: int
+) -> str:
+    plan = plan_pack(package, "little")
+    chosen: Sequence[TensorSymbol] = ()
+    if symbols:
+        chosen = tensor_symbols(package.tensors, plan, f"{name}_t_" if prefix is None else prefix)
+    return render_header(name=name, package=package, plan=plan, symbols=chosen, **options)
+
+
+def compiles(tmp_path: Path, text: str, *more: str, body: str = "") -> None:
+    (tmp_path / "model.h").write_text(text)
+    for compiler, options in (
+        ("gcc", ("-std=c99", "-Wtrigraphs", "-Wcomment")),
+        ("clang-14", ("-std=c99", "-Weverything", "-Wno-reserved-macro-identifier", "-Wno-reserved-identifier")),
+        ("g++", ("-x", "c++", "-std=c++11")),
+        ("clang++-14", ("-x", "c++", "-std=c++20")),
+    ):
+        source = tmp_path / "user.c"
+        source.write_text(f'#include "model.h"\n#include "model.h"\n{body}\n')
+        output = str(tmp_path / "user.o")
+        c_tools.build(compiler, output, *c_tools.WARNINGS, *options, *more, f"-I{tmp_path}", "-c", str(source))
+
+
+def test_names_of_any_kind_stay_in_their_comments(tmp_path: Path) -> None:
+    package = Package()
+    for name in NAMES:
+        package.add_raw(name, b"x")
+    text = header(package, symbols=False)
+    assert text.isascii()
+    assert "oops" in text
+    assert "oops" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    compiles(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_any_kind_become_symbols(tmp_path: Path, name: str) -> None:
+    package = Package()
+    package.add_raw(name, b"x")
+    compiles(tmp_path, header(package))
+
+
+def test_the_schema_alone_decides_the_bytes() -> None:
+    def package(value: int, *, reverse: bool = False, **extra: str) -> Package:
+        one = Package(metadata=extra, model_version=str(value))
+        names = ["b", "a", "c"]
+        for name in reversed(names) if reverse else names:
+            one.add(c_tools.tensor(name, FLOAT, (2,), bytes([value]) * 8))
+        return one
+
+    text = header(package(1))
+    assert header(package(2, reverse=True, key="value")) == text
+    other = package(1)
+    other.add(c_tools.tensor("d", FLOAT, (2,), bytes(8)))
+    assert header(other) != text
+    reshaped = Package()
+    for name in "bac":
+        reshaped.add(c_tools.tensor(name, FLOAT, (1, 2), bytes(8)))
+    assert header(reshaped) != text
+
+
+def test_the_schema_macro_is_the_hash() -> None:
+    package = c_tools.sample_package()
+    assert f"#define model_SCHEMA UINT64_C({schema_hash(package.tensors):#018x})\n" in header(package)
+
+
+C_TYPES = {
+    "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t",
+    "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float32": "float", "float64": "double",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", dtypes.TABLE, ids=lambda row: row.name)
+def test_each_type_is_declared_as_c_has_it(row: dtypes.Row) -> None:
+    package = Package()
+    data = bytes(row.dtype.nbytes((3, 2)))
+    package.add(c_tools.tensor("t", row.dtype, (3, 2), data))
+    type_ = C_TYPES.get(row.name, "unsigned char")
+    extent = 6 if row.name in C_TYPES else len(data)
+    text = header(package)
+    assert f"extern model_API const {type_} model_t_t[{extent}];\n" in text
+    assert f'/* "t": {row.name} [3, 2], {len(data)} bytes */\n' in text
+    assert "#define model_t_t_NDIM 2\n#define model_t_t_SHAPE {3, 2}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "nbytes", "alignment", "encoding", "expected"),
+    [
+        (FLOAT, (), 4, None, 0, "const float model_t_t[1];"),
+        (FLOAT, (0, 3), 0, None, 0, "const float model_t_t[];"),
+        (DType(2, 32, 4), (2,), 32, None, 0, "const float model_t_t[8];"),
+        (FLOAT, (2,), 8, 2, 0, "const unsigned char model_t_t[8];"),
+        (FLOAT, (2,), 8, 4, 0, "const float model_t_t[2];"),
+        (FLOAT, (2,), 18, None, 0x8000, "const unsigned char model_t_t[];"),
+    ],
+)
+def test_declarations_at_the_edges(
+    tmp_path: Path,
+    dtype: DType,
+    shape: tuple[int, ...],
+    nbytes: int,
+    alignment: int | None,
+    encoding: int,
+    expected: str,
+) -> None:
+    package = Package()
+    package.add(c_tools.tensor("t", dtype, shape, bytes(nbytes), alignment=alignment, encoding=encoding))
+    text = header(package)
+    assert expected in text
+    compiles(tmp_path, text)
+
+
+@pytest.mark.parametrize(("elements", "extent"), [((1 << 31) - 1, "2147483647"), (1 << 31, ""), (1 << 33, "")])
+def test_arrays_that_32_bit_compilers_refuse_have_no_extent(tmp_path: Path, elements: int, extent: str) -> None:
+    from emitter.package import BufferSource, Extent, Tensor
+
+    package = Package()
+    source = BufferSource("test", memoryview(b""))
+    package.add(Tensor("t", DType(1, 8), (elements,), Extent(source, 0, elements)))
+    text = header(package)
+    assert f"const uint8_t model_t_t[{extent}];" in text
+    (tmp_path / "model.h").write_text(text)
+    source_file = tmp_path / "user.c"
+    source_file.write_text('#include "model.h"\nconst int64_t shape[] = model_t_t_SHAPE;\n')
+    for compiler in ("i686-linux-gnu-gcc", "gcc"):
+        output = str(tmp_path / "user.o")
+        c_tools.build(compiler, output, "-std=c99", *c_tools.WARNINGS, f"-I{tmp_path}", "-c", str(source_file))
+
+
+def test_colliding_names_name_both_sources() -> None:
+    package = Package()
+    package.add_raw("a.b", b"x")
+    package.add_raw("a/b", b"y")
+    with pytest.raises(LayoutError, match="tensor 'a") as caught:
+        header(package)
+    assert {"a.b", "a/b"} <= set(re.findall(r"a.b", str(caught.value)))
+
+
+def test_a_symbol_that_is_a_macro_of_another_is_refused() -> None:
+    package = Package()
+    package.add_raw("w", b"x")
+    package.add_raw("w_SHAPE", b"y")
+    with pytest.raises(LayoutError, match="model_t_w_SHAPE"):
+        header(package)
+    other = Package()
+    other.add_raw("SCHEMA", b"x")
+    with pytest.raises(LayoutError, match="model_SCHEMA"):
+        header(other, prefix="model_")
+
+
+@pytest.mark.parametrize("name", ["int", "class", "a-b", "", "1a", "m\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_names_that_c_cannot_declare_are_refused(name: str) -> None:
+    with pytest.raises(LayoutError):
+        header(Package(), name, symbols=False)
+
+
+def linked(tmp_path: Path, package: Package) -> str:
+    """Return an object that defines what the header of `package` declares, made by the assembler."""
+    from tests.support import build_pack
+
+    plan = plan_pack(package, "little")
+    pack = tmp_path / "model.pack"
+    pack.write_bytes(build_pack(package))
+    lines = ['.section .note.GNU-stack,"",@progbits', ".section .rodata", ".balign 4096", ".globl model, model_size"]
+    lines += [".type model, @object", f".size model, {plan.total_size}", "model:"]
+    position = 0
+    for symbol in sorted(tensor_symbols(package.tensors, plan, "model_t_"), key=lambda one: one.offset):
+        lines.append(f'.incbin "{pack}", {position}, {symbol.offset - position}')
+        lines += [f".globl {symbol.name}", f".type {symbol.name}, @object", f"{symbol.name}:"]
+        position = symbol.offset
+    lines += [f'.incbin "{pack}", {position}', ".balign 8", f"model_size: .quad {plan.total_size}"]
+    lines += [".type model_size, @object", ".size model_size, 8"]
+    source = tmp_path / "model.s"
+    source.write_text("\n".join(lines) + "\n")
+    library = str(tmp_path / "libmodel.so")
+    return c_tools.build("gcc", library, "-shared", "-nostdlib", str(source))
+
+
+PROGRAM = """
+#include "model.h"
+#include "emitter.h"
+int main(void) {
+    static const int64_t shape[model_t_conv1_weight_NDIM] = model_t_conv1_weight_SHAPE;
+    emitter_reader reader; emitter_tensor tensor;
+    if (emitter_open_expect(&reader, model, model_size, model_SCHEMA) != EMITTER_OK) return 1;
+    if (emitter_find(&reader, "conv1.weight", &tensor) != EMITTER_OK) return 2;
+    if ((const void *)tensor.data != (const void *)model_t_conv1_weight) return 3;
+    if (model_t_conv1_weight[5] != 6.0f || tensor.shape[0] != shape[0] || tensor.shape[1] != shape[1]) return 4;
+    if (sizeof model_t_conv1_weight != 24 || model_t_int8[0] != -1) return 5;
+    return emitter_open_expect(&reader, model, model_size, model_SCHEMA + 1) != EMITTER_SCHEMA;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang-14", "g++", "clang++-14"])
+@pytest.mark.parametrize("mode", [(), ("-no-pie",), ("-O2", "-flto")])
+def test_a_program_links_with_what_the_header_declares(tmp_path: Path, compiler: str, mode: tuple[str, ...]) -> None:
+    if compiler.startswith("clang") and "-flto" in mode:
+        c_tools.need("ld.lld")
+        mode = (*mode, "-fuse-ld=lld")
+    package = c_tools.sample_package()
+    (tmp_path / "model.h").write_text(header(package))
+    library = linked(tmp_path, package)
+    source = tmp_path / ("user.cpp" if "++" in compiler else "user.c")
+    source.write_text(PROGRAM)
+    options = (*c_tools.WARNINGS, *mode, f"-I{tmp_path}", str(source), library, f"-Wl,-rpath,{tmp_path}")
+    program = c_tools.build(compiler, str(tmp_path / "user"), *options)
+    assert c_tools.run(program).returncode == 0
+    if compiler in ("gcc", "g++") or "-no-pie" not in mode:
+        assert "COPY" not in c_tools.run("readelf", "-rW", program).stdout
+
+
+def test_windows_imports_unless_it_is_told(tmp_path: Path) -> None:
+    c_tools.need("gcc")
+    (tmp_path / "model.h").write_text(header(c_tools.sample_package()))
+    source = tmp_path / "user.c"
+    source.write_text('#include "model.h"\n')
+
+    def preprocessed(*options: str) -> str:
+        return c_tools.run("gcc", "-E", "-P", f"-I{tmp_path}", *options, str(source)).stdout
+
+    assert "extern __declspec(dllimport) const unsigned char model[];" in preprocessed("-D_WIN32")
+    assert "extern const unsigned char model[];" in preprocessed("-D_WIN32", "-Dmodel_STATIC")
+    assert "extern mine const unsigned char model[];" in preprocessed("-Dmodel_API=mine")
+    assert "weak" not in preprocessed()
+    assert os.path.basename(str(tmp_path)) not in preprocessed()
