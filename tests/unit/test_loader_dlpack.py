@@ -16,7 +16,7 @@ import pytest
 
 from emitter.dtypes import BY_NAME
 from emitter.errors import LoadError
-from emitter.loaders import load
+from emitter.loaders import _dlpack, load
 from emitter.package import Package
 from tests.loader_support import add, sample_pack
 from tests.support import build_pack
@@ -123,12 +123,15 @@ def test_numpy_takes_a_read_only_view(path: Path) -> None:
 def test_a_copy_is_writable_and_independent(path: Path) -> None:
     library = load(path)
     array = numpy.from_dlpack(library.tensor("w"), copy=True)  # type: ignore[arg-type] # see above
-    assert array.flags.writeable
-    array[:] = 9
+    # numpy 2.1 takes everything as read-only, its own arrays as well.
+    assert array.flags.writeable == numpy.from_dlpack(numpy.arange(3), copy=True).flags.writeable
+    managed = consume(library.tensor("w").__dlpack__(max_version=(1, 0), copy=True))
+    ctypes.memset(managed.dl_tensor.data, 0, 24)
     assert library["w"].sum() == 15
     del library
     assert not _mapped(path)
-    assert array.sum() == 54
+    assert array.sum() == 15
+    managed.deleter(ctypes.addressof(managed))
 
 
 @pytest.mark.parametrize("name", ["w", "b", "nibbles", "scalar", "empty", "page", "größe"])
@@ -294,7 +297,7 @@ def test_the_error_of_a_consumer_comes_through(path: Path) -> None:
 def test_tensors_may_outlive_the_interpreter(path: Path) -> None:
     program = """
 import ctypes, sys, numpy
-from emitter.loaders import load
+from emitter.loaders import _dlpack, load
 library = load(sys.argv[1])
 kept = numpy.from_dlpack(library.tensor("w"))
 sys.modules["kept"] = capsule = library.tensor("w").__dlpack__(max_version=(1, 0))
@@ -317,3 +320,17 @@ def test_every_kind_of_type_is_said_in_dlpacks_codes(name: str) -> None:
     add(package, "t", dtype, (5,), bytes(dtype.nbytes((5,))))
     view = look(load(build_pack(package)).tensor("t").__dlpack__(max_version=(1, 1))).dl_tensor
     assert (*view.dtype, view.lanes) == dtype
+
+
+def test_a_numpy_without_versions_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As numpy before 2.1 is, whose arrays take no max_version."""
+
+    class Old(numpy.ndarray[Any, Any]):
+        def __dlpack__(self, *, stream: None = None) -> Any:  # type: ignore[override] # what it was then
+            return super().__dlpack__(stream=stream)
+
+    monkeypatch.setattr(_dlpack, "_owner", Old)
+    tensor = load(path).tensor("w")
+    with pytest.raises(BufferError, match=r"needs numpy 2.1 or later; or pass copy=True and no max_version"):
+        tensor.__dlpack__(max_version=(1, 0))
+    look(tensor.__dlpack__(copy=True), LEGACY)

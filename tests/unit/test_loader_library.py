@@ -261,12 +261,14 @@ def test_a_mapping_of_the_user_is_held_while_views_are(path: Path) -> None:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with load(mapped) as library:
         array = library["w"]
-    dlpack = numpy.from_dlpack(load(mapped).tensor("scalar"))  # type: ignore[arg-type] # numpy's protocol is narrower than the standard's
-    for view in (array, dlpack):
-        assert view.size
+    with pytest.raises(BufferError):
+        mapped.close()
+    del array
+    capsule = load(mapped).tensor("scalar").__dlpack__(max_version=(1, 0)) if numpy.__version__ >= "2.1" else None
+    if capsule:
         with pytest.raises(BufferError):
             mapped.close()
-    del array, dlpack, view
+    del capsule
     mapped.close()
 
 
