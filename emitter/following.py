@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emitter.checksum import crc32c, crc32c_zeros
 from emitter.reading import WINDOW
@@ -15,7 +15,33 @@ if TYPE_CHECKING:
 
     from emitter.layout import Copy
 
-__all__ = ["Follower", "Ranges"]
+__all__ = ["Followed", "Follower", "Ranges", "Sums", "Unwanted"]
+
+
+class Sums(Protocol):
+    """Takes in consecutive ranges of the destination, each final when it is given."""
+
+    def hole(self, start: int, end: int) -> None:
+        """Take in zeros."""
+
+    def written(self, start: int, end: int) -> None:
+        """Take in what has been written, by reading it back."""
+
+    def data(self, start: int, data: bytes) -> None:
+        """Take in bytes that have been written."""
+
+
+class Unwanted:
+    """No checksums."""
+
+    def hole(self, start: int, end: int) -> None:
+        """Take in nothing."""
+
+    def written(self, start: int, end: int) -> None:
+        """Take in nothing."""
+
+    def data(self, start: int, data: bytes) -> None:
+        """Take in nothing."""
 
 
 class Ranges:
@@ -102,3 +128,23 @@ class Follower:
                     ranges.written(start, end)
         except BaseException as error:  # raised again on the first thread
             self.error = error
+
+
+class Followed:
+    """The checksums of a run, by the second thread."""
+
+    def __init__(self, follower: Follower, ranges: Ranges) -> None:
+        self.follower = follower
+        self.ranges = ranges
+
+    def hole(self, start: int, end: int) -> None:
+        """Let the thread take in zeros."""
+        self.follower.add(self.ranges, start, end, hole=True)
+
+    def written(self, start: int, end: int) -> None:
+        """Let the thread read back what has been written."""
+        self.follower.add(self.ranges, start, end)
+
+    def data(self, start: int, data: bytes) -> None:
+        """Let the thread read back what has been written: the bytes would pile up if it is slower."""
+        self.follower.add(self.ranges, start, start + len(data))

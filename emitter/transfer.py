@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.errors import InputError
-from emitter.following import Follower, Ranges
+from emitter.following import Followed, Follower, Ranges, Unwanted
 from emitter.layout import BUILD_ID_SIZE, align_up
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.transforms import inflate, swap, transpose
@@ -25,6 +25,7 @@ from emitter.writing import FULL, GAP, Reserve, Writer, output_error, pwrite, re
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from emitter.following import Sums
     from emitter.layout import Copy, FilePlan
     from emitter.pack.plan import PackPlan
 
@@ -143,6 +144,8 @@ class _Transfer:
         for number in numbers:
             copy = self.copies[number]
             extent = copy.extent
+            if copy.size != extent.length and not extent.inflate:
+                raise _disagreement(copy, extent.length)
             plain = copy.swap_unit == 1 and not extent.inflate and not extent.fortran_order
             if run and not (plain and copy.offset == end and extent.offset == source_end):
                 yield run
@@ -172,8 +175,6 @@ class _Transfer:
             for data in _units(_inflated(reader, copy), copy.swap_unit):
                 self._put(run, position, swap(data, copy.swap_unit))
                 position += len(data)
-        elif copy.size != extent.length:
-            raise _disagreement(copy, extent.length)
         else:
             self._copy_plain(reader, run)
 
@@ -182,28 +183,22 @@ class _Transfer:
         unit = first.swap_unit  # more than 1 in runs of one copy alone
         shift = first.offset - first.extent.offset
         start, end = first.extent.offset, last.extent.offset + last.size
-        if start + WINDOW // 4 > end and not reader.sparse:
+        if end - start < WINDOW // 4 and not reader.sparse:
             self._put(run, first.offset, swap(reader.read_near(start, end - start), unit))
             return
-        # What is given to the kernel is checksummed on the second thread, to the end of the run; the rest here.
         kernel = reader.kernel_copy and unit == 1 and not shift % PAGE and end - start >= KERNEL_COPY
-        ranges = Ranges(self.fd, self.copies, self.crcs, run) if self.with_crcs else None
-        follower = self._follower() if kernel and ranges is not None else None
+        sums = self._sums(run, kernel)
         for low, high, data in _on_units(reader.segments(start, end), start, unit):
             if not data:
                 self._advance(high - low)
-                if follower is not None and ranges is not None:
-                    follower.add(ranges, low + shift, high + shift, hole=True)
-                elif ranges is not None:
-                    ranges.hole(low + shift, high + shift)
+                sums.hole(low + shift, high + shift)
                 continue
             if reader.sparse:
                 self.reserve(low + shift, high + shift)
             position = low
             if kernel:
                 for copied in self._kernel_copy(reader, low, high, shift):
-                    if follower is not None and ranges is not None:
-                        follower.add(ranges, position + shift, copied + shift)
+                    sums.written(position + shift, copied + shift)
                     position = copied
             while position < high:
                 # Each write ends on a window of the destination, so that all but the first begin there.
@@ -211,11 +206,9 @@ class _Transfer:
                 step = step - step % unit or min(unit, high - position)
                 block = swap(reader.read(position, step), unit)
                 self.writer.put(position + shift, block)
-                if follower is not None and ranges is not None:
-                    self.writer.flush()
-                    follower.add(ranges, position + shift, position + shift + step)
-                elif ranges is not None:
-                    ranges.data(position + shift, block)
+                if kernel:
+                    self.writer.flush()  # the thread reads it back
+                sums.data(position + shift, block)
                 position += step
                 self._advance(step)
 
@@ -223,28 +216,35 @@ class _Transfer:
         """Copy from the source's `low` as far as the kernel will, and yield how far that is after each step."""
         self.writer.flush()  # else its padding might cover what is copied
         position = low
-        while position < high and reader.fd is not None:
+        while position < high and reader.kernel_copy and reader.fd is not None:
             try:
                 done = os.copy_file_range(reader.fd, self.fd, min(STEP, high - position), position, position + shift)
             except OSError as error:
                 if error.errno in FULL:
                     raise output_error(error) from error
-                done = (
-                    0  # ENOSYS, EXDEV, EINVAL, EPERM, EOPNOTSUPP...: reading and writing works, or tells what is wrong
-                )
+                # ENOSYS, EXDEV, EINVAL, EPERM, EOPNOTSUPP...: reading and writing works, or tells what is wrong.
+                done = 0
             if not done:
-                reader.kernel_copy = (
-                    False  # also where old kernels copy nothing (/proc), and at an early end of the file
-                )
+                # Also where old kernels copy nothing (files in /proc), and at an early end of the file.
+                reader.kernel_copy = False
                 return
             position += done
             self._advance(done)
             yield position
 
-    def _follower(self) -> Follower:
+    def _sums(self, run: list[int], kernel: bool) -> Sums:
+        """Return the checksums of a run; one that the kernel copies is summed on the second thread, to its end."""
+        if not self.with_crcs:
+            return Unwanted()
+        ranges = Ranges(self.fd, self.copies, self.crcs, run)
+        if not kernel:
+            return ranges
         if self.follower is None:
-            self.follower = Follower()
-        return self.follower
+            try:
+                self.follower = Follower()
+            except RuntimeError:  # no more threads allowed
+                return ranges
+        return Followed(self.follower, ranges)
 
     def _transpose(self, reader: Reader, copy: Copy, run: list[int]) -> None:
         item = copy.item_bits // 8
@@ -265,8 +265,6 @@ class _Transfer:
                 position += len(data)
             read: Callable[[int, int], bytes] = lambda offset, length: read_back(self.fd, length, scratch + offset)  # noqa: E731 - two short readers of one kind
         else:
-            if copy.size != copy.extent.length:
-                raise _disagreement(copy, copy.extent.length)
             read = lambda offset, length: reader.read(copy.extent.offset + offset, length)  # noqa: E731 - two short readers of one kind
 
         def write(offset: int, data: memoryview) -> None:

@@ -256,6 +256,17 @@ def test_an_error_on_the_second_thread_surfaces(
         carry_out(tmp_path / "out", with_build_id(source.size, [copy_of(source, 0, source.size, 0)]))
 
 
+def test_where_no_thread_can_be_started_the_first_one_does_it_all(
+    tmp_path: Path, content: bytes, source: FileSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    crcs = carry_out(tmp_path / "out", with_build_id(4 * MIB, [copy_of(source, 0, 4 * MIB, 0)]))
+    assert crcs == [crc32c(0, content[: 4 * MIB])]
+
+
 @pytest.mark.parametrize("offset", [0, 1])
 def test_an_interruption_ends_the_second_thread(tmp_path: Path, source: FileSource, offset: int) -> None:
     def interrupt(done: int, total: int) -> None:
@@ -369,9 +380,10 @@ class TestTransforms:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 << 10
 
     def test_an_extent_of_another_size_than_its_tensor_is_refused(self, tmp_path: Path, source: FileSource) -> None:
-        plan = FilePlan(100, [], [Copy(0, 100, Extent(source, 0, 99), 1, (100,), 8)])
-        with pytest.raises(InputError, match="fill"):
-            carry_out(tmp_path / "out", plan)
+        wrong = Copy(50, 100, Extent(source, 50, 99), 1, (100,), 8)
+        for copies in ([wrong], [copy_of(source, 0, 50, 0), wrong]):
+            with pytest.raises(InputError, match="fill"):
+                carry_out(tmp_path / "out", FilePlan(150, [], copies))
 
 
 def test_the_build_id_covers_pieces_index_and_payloads(tmp_path: Path) -> None:
