@@ -48,6 +48,14 @@
 #pragma GCC diagnostic ignored "-Wold-style-cast"
 #endif
 
+#if defined(__GNUC__)
+#define EMITTER0_PREFETCH_(address) __builtin_prefetch(address)
+#define EMITTER0_ALWAYS_INLINE_ __attribute__((always_inline))
+#else
+#define EMITTER0_PREFETCH_(address) ((void)(address))
+#define EMITTER0_ALWAYS_INLINE_
+#endif
+
 /* Packs are bytes to the compiler. They are read through the types below, which may alias them. */
 #if defined(__GNUC__)
 #define EMITTER0_MAY_ALIAS_ __attribute__((may_alias))
@@ -814,6 +822,19 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_at(const emitter0_reader *reader, ui
     return emitter0_tensor_fault_(reader, index, out) == NULL ? EMITTER0_OK : EMITTER0_MALFORMED;
 }
 
+/* Have the cache fetch what the search will look at if it goes on in records `low` to `high`: the middle one's name (the record itself
+ * was asked for a step ago) and the two records after that. A big index is not in the cache, and each step would wait twice. */
+EMITTER0_ALWAYS_INLINE_ static inline void emitter0_prefetch_half_(const emitter0_reader *reader, uint32_t low, uint32_t high, size_t match)
+{
+    if (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        uintptr_t name = (uintptr_t)reader->base + emitter0_tensor_record_(reader, middle)->name_offset + match;
+        EMITTER0_PREFETCH_((const void *)name); /* wherever it points: a prefetch never faults */
+        EMITTER0_PREFETCH_(emitter0_tensor_record_(reader, low + (middle - low) / 2));
+        EMITTER0_PREFETCH_(emitter0_tensor_record_(reader, middle + (high - middle) / 2));
+    }
+}
+
 EMITTER0_FUNCTION_ emitter0_status emitter0_find_length(const emitter0_reader *reader, const char *name, size_t length,
                                                         emitter0_tensor *out)
 {
@@ -828,8 +849,11 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_find_length(const emitter0_reader *r
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         const struct emitter0_tensor_record *record = emitter0_tensor_record_(reader, middle);
-        const char *other = emitter0_string_(reader, record->name_offset, record->name_length);
+        const char *other;
         size_t common, i = low_match < high_match ? low_match : high_match;
+        emitter0_prefetch_half_(reader, low, middle, i);
+        emitter0_prefetch_half_(reader, middle + 1, high, i);
+        other = emitter0_string_(reader, record->name_offset, record->name_length);
         if (other == NULL)
             return EMITTER0_MALFORMED;
         common = record->name_length < length ? record->name_length : length;
@@ -1232,6 +1256,18 @@ static inline emitter0_status emitter0_say_(char *message, size_t message_size, 
     return EMITTER0_LIBRARY_ERROR;
 }
 
+/* Say what dlopen said, with the path that the user knows for the name that dlopen was given. */
+static inline emitter0_status emitter0_say_dlopen_(char *message, size_t message_size, const char *path, const char *name)
+{
+    const char *error = dlerror();
+    const char *at = error == NULL ? NULL : strstr(error, name);
+    if (at == NULL)
+        return emitter0_say_(message, message_size, path, error != NULL ? error : "dlopen failed");
+    if (message != NULL && message_size > 0)
+        (void)snprintf(message, message_size, "%.*s%s%s", (int)(at - error), error, path, at + strlen(name));
+    return EMITTER0_LIBRARY_ERROR;
+}
+
 /* pread of exactly `size` bytes. */
 static inline int emitter0_read_(int fd, void *to, size_t size, uint64_t offset)
 {
@@ -1396,7 +1432,6 @@ static inline emitter0_status emitter0_library_load_(emitter0_library *library, 
     struct stat file, other;
     emitter0_status status;
     Dl_info loaded;
-    const char *error;
     int by_descriptor, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
     if (fd < 0)
         return emitter0_say_(message, message_size, path, strerror(errno));
@@ -1410,10 +1445,9 @@ static inline emitter0_status emitter0_library_load_(emitter0_library *library, 
     emitter0_library_name_(fd, &file, name, sizeof name);
     by_descriptor = stat(name, &other) == 0 && other.st_dev == file.st_dev && other.st_ino == file.st_ino;
     library->handle = dlopen(by_descriptor ? name : path, RTLD_NOW | RTLD_LOCAL);
-    error = library->handle == NULL ? dlerror() : NULL;
     (void)close(fd);
     if (library->handle == NULL)
-        return emitter0_say_(message, message_size, path, error != NULL ? error : "dlopen failed");
+        return emitter0_say_dlopen_(message, message_size, path, by_descriptor ? name : path);
     library->symbol = dlsym(library->handle, "emitter_pack");
     if (!by_descriptor && library->symbol != NULL
         && (dladdr((void *)(uintptr_t)library->symbol, &loaded) == 0 || stat(loaded.dli_fname, &other) != 0
@@ -1438,12 +1472,10 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
         status = emitter0_library_load_(library, path_or_soname, message, message_size);
     } else {
         library->handle = dlopen(path_or_soname, RTLD_NOW | RTLD_LOCAL);
-        if (library->handle == NULL) {
-            const char *error = dlerror();
-            status = emitter0_say_(message, message_size, path_or_soname, error != NULL ? error : "dlopen failed");
-        } else {
+        if (library->handle == NULL)
+            status = emitter0_say_dlopen_(message, message_size, path_or_soname, path_or_soname);
+        else
             library->symbol = dlsym(library->handle, "emitter_pack");
-        }
     }
     if (status == EMITTER0_OK && library->symbol == NULL)
         status = emitter0_say_(message, message_size, path_or_soname, "holds no pack: it exports no symbol emitter_pack");
