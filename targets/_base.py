@@ -45,7 +45,8 @@ class Target(NamedTuple):
     `reach` is the distance that code of the default code model spans between itself and data: an object whose payload
     exceeds it cannot be linked in the ordinary way. `max_image_size` is what fits the address space of a process with
     32-bit pointers. `relocation_relative` are the relocation types that write "symbol minus place" into a field of
-    pointer width at the place: one type, or an (add, subtract) pair.
+    pointer width at the place: one type, or an (add, subtract) pair. `relocation_section` is where the psABI has the
+    addends of relocations in objects: in SHT_RELA, or in the fields themselves with SHT_REL.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Target(NamedTuple):
     relocation_relative: tuple[int, ...]
     cpu: str  # passed to LLVM, as the features and models below
     object_format: Literal["elf"] = "elf"
+    relocation_section: Literal["rela", "rel"] = "rela"
     byte_order: Literal["little", "big"] = "little"
     pointer_width: Literal[32, 64] = 64
     e_flags_object: int = 0

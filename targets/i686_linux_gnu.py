@@ -16,6 +16,7 @@ TARGET = Target(
     properties=(Property(pr_type=0xC0000002, value=0x3),),  # GNU_PROPERTY_X86_FEATURE_1_AND: IBT, SHSTK
     max_image_size=1 << 30,
     relocation_relative=(2,),  # R_386_PC32
+    relocation_section="rel",
     emulators=("qemu-i386",),
     version_kind="glibc",
     oldest_version="2.0",

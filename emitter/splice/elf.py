@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_object"]
 
-# The psABIs whose objects hold addends in the fields themselves (SHT_REL): EM_386 and EM_ARM. All others have SHT_RELA.
-_REL_MACHINES = frozenset({3, 40})
-
 _KINDS = {  # Section.kind: (sh_type, sh_flags)
     "rodata": (elf.SHT_PROGBITS, elf.SHF_ALLOC),
     "data": (elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_WRITE),
@@ -118,7 +115,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         add(name, contents, alignment=sh_addralign, sh_type=sh_type, flags=sh_flags, entsize=sh_entsize)
     # Offsets and sizes of everything that holds payload are fixed.
 
-    is_rel = target.e_machine in _REL_MACHINES
+    is_rel = target.relocation_section == "rel"
     for number in relocated:
         add(
             (".rel" if is_rel else ".rela") + model.sections[number].name,
@@ -239,7 +236,7 @@ def _fields(target: Target, encoding: elf.Encoding, model: ObjectModel) -> dict[
     fields: dict[int, list[tuple[int, bytes]]] = {}
     mask = (1 << target.pointer_width) - 1
     for reference in model.references:
-        addend = reference.addend if target.e_machine in _REL_MACHINES else 0
+        addend = reference.addend if target.relocation_section == "rel" else 0
         fields.setdefault(reference.section, []).append((reference.offset, encoding.words(addend & mask)))
     return fields
 
