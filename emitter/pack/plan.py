@@ -240,22 +240,12 @@ class _Dims:
 
 
 def row_major_strides(shape: tuple[int, ...]) -> list[int]:
-    """Return the strides, in elements, of a compact row-major tensor; an empty dimension counts as one, as in numpy.
-
-    Raises LayoutError if the product of the dimensions that are not empty is not below 2^63.
-    """
+    """Return the strides, in elements, of a compact row-major tensor; an empty dimension counts as one, as in numpy."""
     strides: list[int] = []
     step = 1
     for extent in reversed(shape):
         strides.append(step)
         step *= max(extent, 1)
-    if step >= 1 << 63:
-        raise LayoutError(
-            "the strides cannot be written",
-            expected="dimensions, other than empty ones, whose product is below 2^63",
-            actual=f"shape {list(shape)}",
-            hint="store the tensor with another shape",
-        )
     return strides[::-1]
 
 
