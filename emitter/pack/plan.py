@@ -73,7 +73,8 @@ def plan_pack(
     """Lay out `package` for a target of `byte_order`.
 
     `alignment` (bytes, a power of two) is the default of each payload. `same_as` maps the name of a tensor to that of
-    an earlier one whose payload has been found to be the same bytes. Raises LayoutError when the index exceeds 4 GiB.
+    an earlier one whose payload has been found to be the same bytes. Raises LayoutError when the index exceeds 4 GiB,
+    and for metadata or a model version that is not UTF-8 without NUL, or too long.
     """
     tensors = package.tensors
     same_as = same_as or {}
