@@ -1,4 +1,4 @@
-"""Writes what is derived from the tables of the package into docs/pack-format.md and loaders/c/emitter.h.
+"""Writes what is derived from the tables of the package into README.md, docs/pack-format.md and loaders/c/emitter.h.
 
     python docs/generate.py           rewrite the generated parts
     python docs/generate.py --check   exit 1 if one of them is not up to date
@@ -14,11 +14,12 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from emitter import dtypes
+from emitter import dtypes, targets
 from emitter.checksum import crc32c
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
 from emitter.package import MAX_ALIGNMENT, MAX_NAME_BYTES, MAX_NDIM, Package
+from emitter.targets._describe import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
 FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
+README = os.path.join(ROOT, "README.md")
 
 _C_TYPE = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "i64": "int64_t"}
 _TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
@@ -158,6 +160,14 @@ def md_example() -> str:
     return "\n".join(["```text", *lines, "```"])
 
 
+def md_targets() -> str:
+    """Return the table of targets."""
+    lines = ["| target | | tier |", "|---|---|---:|"]
+    lines += [f"| `{target.name}` | {target.description} | {target.tier} |" for target in targets.describe_all()]
+    lines += ["", *(f"Tier {tier}: {meaning}." for tier, meaning in TIERS.items())]
+    return "\n".join(lines)
+
+
 def replaced(text: str, name: str, content: str) -> str:
     """Return `text` with the generated part `name` replaced."""
     pattern = re.compile(
@@ -190,6 +200,7 @@ def main() -> int:
             "names": c_names,
         },
         FORMAT: {"records": lambda _: md_records(), "dtypes": lambda _: md_dtypes(), "example": lambda _: md_example()},
+        README: {"targets": lambda _: md_targets()},
     }
     stale = 0
     for path, parts in files.items():

@@ -10,11 +10,11 @@ from emitter.targets import _names, describe_all, resolve
 if TYPE_CHECKING:
     from emitter.targets._base import Target
 
-__all__ = ["targets_json", "targets_text"]
+__all__ = ["TIERS", "targets_json", "targets_text"]
 
 SCHEMA = "emitter.targets/1"
 
-_TIERS = {
+TIERS = {
     1: "its artefacts run in CI",
     2: "its artefacts are made and checked in CI",
     3: "written, and checked only here",
@@ -31,13 +31,13 @@ def targets_text(name: str | None) -> str:
         rows += [(target.name, str(target.tier), target.description) for target in describe_all()]
         width = max(len(row[0]) for row in rows)
         table = [f"{row[0]:<{width}}  {row[1]:<4}  {row[2]}" for row in rows]
-        tiers = [f"tier {tier}: {meaning}" for tier, meaning in _TIERS.items()]
+        tiers = [f"tier {tier}: {meaning}" for tier, meaning in TIERS.items()]
         return "\n".join([*table, "", *tiers, "`emitter targets NAME` shows one, under any of its names."])
     resolved = resolve(name)
     target = resolved.target
     facts: dict[str, object] = {
         "description": target.description,
-        "tier": f"{target.tier} ({_TIERS[target.tier]})",
+        "tier": f"{target.tier} ({TIERS[target.tier]})",
         "LLVM triple": resolved.triple,
         "also written": ", ".join(_spellings(target)),
         "ABI": target.psabi,
