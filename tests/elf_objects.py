@@ -21,12 +21,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from elftools.elf.elffile import ELFFile
+
     from emitter.layout import FilePlan
     from emitter.model import ObjectModel
     from emitter.options import Style
     from emitter.pack.plan import PackPlan
 
-__all__ = ["TARGET_NAMES", "package_of", "plan_model", "run", "symbol_table", "write_pack_object", "write_styled"]
+__all__ = [
+    "TARGET_NAMES",
+    "package_of",
+    "plan_model",
+    "run",
+    "section_of",
+    "symbol_table",
+    "write_pack_object",
+    "write_styled",
+]
 
 TARGET_NAMES = names()
 
@@ -83,6 +94,13 @@ def write_styled(target_name: str, style: Style, package: Package, path: Path, *
     model = style_model(load(target_name), style, package.tensors, **options)
     write_plan(plan_model(target_name, model), None, path)
     return model
+
+
+def section_of(parsed: ELFFile, name: str) -> Any:
+    """Return a section that must be there."""
+    section = parsed.get_section_by_name(name)
+    assert section is not None, name
+    return section
 
 
 def symbol_table(path: Path, prefix: str = "") -> Sequence[dict[str, str]]:

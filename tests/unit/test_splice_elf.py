@@ -20,7 +20,7 @@ from emitter.splice.elf import plan_object
 from emitter.splice.stub import read_stub
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
-from tests.elf_objects import TARGET_NAMES, package_of, plan_model, run, symbol_table, write_pack_object
+from tests.elf_objects import TARGET_NAMES, package_of, plan_model, run, section_of, symbol_table, write_pack_object
 from tests.support import write_plan
 
 if TYPE_CHECKING:
@@ -70,18 +70,18 @@ def test_file_header_and_attributes_are_the_targets(name: str, tmp_path: Path) -
         assert int.from_bytes(file.read(2), target.byte_order) == target.e_machine
         file.seek(7)
         assert file.read(1)[0] == target.ei_osabi
-        stack = parsed.get_section_by_name(".note.GNU-stack")
-        assert stack is not None
+        stack = section_of(parsed, ".note.GNU-stack")
         assert (stack["sh_flags"], stack["sh_size"]) == (0, 0)
         if target.attributes:
-            attributes = parsed.get_section_by_name(target.attributes.section)
+            attributes = section_of(parsed, target.attributes.section)
             assert attributes.data() == target.attributes.contents
-        properties = parsed.get_section_by_name(".note.gnu.property")
-        assert (properties is not None) == bool(target.properties)
+        names = {section.name for section in parsed.iter_sections()}
+        assert (".note.gnu.property" in names) == bool(target.properties)
         for number, one in enumerate(target.properties):
             order = target.byte_order
-            assert properties.data()[16:20] == one.pr_type.to_bytes(4, order), number
-            assert properties.data()[24:28] == one.value.to_bytes(4, order), number
+            contents = section_of(parsed, ".note.gnu.property").data()
+            assert contents[16:20] == one.pr_type.to_bytes(4, order), number
+            assert contents[24:28] == one.value.to_bytes(4, order), number
 
 
 @every_target
@@ -130,8 +130,7 @@ def test_linker_writes_the_distance_to_the_pack_into_the_note(name: str, tmp_pat
         run(toolchain.c, mode, *extra, "-Wl,--gc-sections", "main.c", "m.o", "-o", "out", cwd=tmp_path)
         data = (tmp_path / "out").read_bytes()
         with (tmp_path / "out").open("rb") as file:
-            section = ELFFile(file).get_section_by_name(".note.emitter")
-            assert section is not None, mode
+            section = section_of(ELFFile(file), ".note.emitter")
             at = section["sh_offset"] + 20
             width = target.pointer_width // 8
             distance = int.from_bytes(data[at : at + width], target.byte_order, signed=True)
@@ -172,11 +171,11 @@ def test_extended_section_numbers(tmp_path: Path, count: int) -> None:
         parsed = ELFFile(file)
         names = {section.name for section in parsed.iter_sections()}
         assert {".shstrtab", ".symtab", ".note.GNU-stack", ".rela.rodata.wide"} <= names
-        symtab = parsed.get_section_by_name(".symtab")
+        symtab = section_of(parsed, ".symtab")
         last = symtab.get_symbol_by_name(f"s{count - 1}")[0]
         index = last["st_shndx"]
         if index in {"SHN_XINDEX", 0xFFFF}:
-            (shndx,) = (s for s in parsed.iter_sections() if s["sh_type"] == "SHT_SYMTAB_SHNDX")
+            shndx = section_of(parsed, ".symtab_shndx")
             index = shndx.get_section_index(symtab.num_symbols() - 1)
         assert parsed.get_section(index).data() == (count - 1).to_bytes(4, "little")
 
@@ -253,8 +252,25 @@ def test_addend_is_in_the_field_where_relocations_have_none(tmp_path: Path) -> N
         write_plan(plan_model(name, model), None, tmp_path / "o.o")
         with (tmp_path / "o.o").open("rb") as file:
             parsed = ELFFile(file)
-            assert parsed.get_section_by_name(".rodata.field").data() == b"\0\0\0\0\xfe\xff\xff\xff"
-            assert parsed.get_section_by_name(".rel.rodata.field")["sh_type"] == "SHT_REL"
+            assert section_of(parsed, ".rodata.field").data() == b"\0\0\0\0\xfe\xff\xff\xff"
+            assert section_of(parsed, ".rel.rodata.field")["sh_type"] == "SHT_REL"
+
+
+@every_target
+def test_relocations_are_in_the_kind_of_section_that_compilers_use(name: str, tmp_path: Path) -> None:
+    from cross.table import find, skip_reason
+
+    toolchain = find(name)
+    if skip_reason(name) or toolchain is None:
+        pytest.skip(skip_reason(name) or name)
+    (tmp_path / "r.c").write_text("extern int x; int *p = &x;\n")
+    run(toolchain.c, "-c", "r.c", "-o", "r.o", cwd=tmp_path)
+    write_pack_object(name, package_of(PAYLOADS), tmp_path / "m.o", retain=True)
+    kinds = []
+    for file_name in ("r.o", "m.o"):
+        with (tmp_path / file_name).open("rb") as file:
+            kinds.append({s["sh_type"] for s in ELFFile(file).iter_sections()} & {"SHT_REL", "SHT_RELA"})
+    assert kinds[0] == kinds[1]
 
 
 def damaged_stubs(target_stub: bytes) -> dict[str, bytes]:

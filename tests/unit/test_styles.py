@@ -14,7 +14,7 @@ from emitter.errors import LayoutError
 from emitter.package import BufferSource, Extent, Package, Tensor
 from emitter.styles import DEFAULT_ALIGNMENT, STYLES, style_model, style_name
 from emitter.targets import load
-from tests.elf_objects import TARGET_NAMES, package_of, run, symbol_table, write_styled
+from tests.elf_objects import TARGET_NAMES, package_of, run, section_of, symbol_table, write_styled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def test_ld_style_is_what_ld_makes(
 
 def section_flags(path: Path, name: str) -> tuple[object, object]:
     with path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(name)
+        section = section_of(ELFFile(file), name)
         return (section["sh_type"], section["sh_flags"])
 
 
@@ -144,7 +144,7 @@ def test_incbin_style_is_what_incbin_makes(tmp_path: Path, target_name: str, con
     write_styled(target_name, "incbin", package_of({"Icon": contents}), tmp_path / "ours.o", alignment=16)
     assert signature(tmp_path / "ours.o", ("gIcon",)) == signature(tmp_path / "theirs.o", ("gIcon",))
     with (tmp_path / "ours.o").open("rb") as ours, (tmp_path / "theirs.o").open("rb") as theirs:
-        our_bytes, their_bytes = (ELFFile(file).get_section_by_name(".rodata").data() for file in (ours, theirs))
+        our_bytes, their_bytes = (section_of(ELFFile(file), ".rodata").data() for file in (ours, theirs))
     assert our_bytes == their_bytes[: len(our_bytes)]
     assert not any(their_bytes[len(our_bytes) :])
     assert section_flags(tmp_path / "ours.o", ".rodata") == section_flags(tmp_path / "theirs.o", ".rodata")
@@ -163,7 +163,7 @@ def test_every_target_gets_a_stack_note(tmp_path: Path, style: Style) -> None:
     for name in TARGET_NAMES:
         write_styled(name, style, package_of({"a": b"abc"}), tmp_path / "o.o")
         with (tmp_path / "o.o").open("rb") as file:
-            assert ELFFile(file).get_section_by_name(".note.GNU-stack") is not None, name
+            section_of(ELFFile(file), ".note.GNU-stack")
 
 
 def tensor_of(size: int) -> Tensor:
