@@ -94,7 +94,7 @@ def read_stub(target: Target, stub: bytes) -> tuple[int, list[KeptSection]]:
         if keep:
             contents = bytes(stub[sh_offset : sh_offset + sh_size])
             kept.append(KeptSection(name, sh_type, sh_flags, max(sh_addralign, 1), sh_entsize, contents))
-        elif sh_type not in _TABLES and not (name == ".text" and sh_size == 0):  # LLVM always makes .text
+        elif sh_type not in _TABLES:
             raise FormatError(
                 "holds a section that does not belong into a stub", where=where, actual=f"{name} of type {sh_type:#x}"
             )
