@@ -255,7 +255,7 @@ def many_tensors(bench: Bench) -> Section:
     section.aim(".so: at most 400 MB of memory", row.peak if row else None, 400 * MB, "MB", 1 / MB)
     library = bench.path("libmany.so")
     run_once(bench.emit("", path, "libmany.so").argv)
-    seconds = best_of([bench.python, "-c", _OPEN_ALL, library, "block.9999.weight.9"], bench.rounds)
+    seconds = best_of([bench.python, "-I", "-c", _OPEN_ALL, library, "block.9999.weight.9"], bench.rounds)
     section.aim("open in Python and take one view: under 0.2 s beyond imports", seconds, 0.2, "ms", 1000)
     program = _lookup_program(bench)
     lookup = best_of([program, library, "lookup"], bench.rounds) if program else None
@@ -274,7 +274,7 @@ def opening(bench: Bench) -> Section:
     program = _lookup_program(bench)
     seconds = best_of([program, library, "open"], max(bench.rounds, 15)) if program else None
     section.aim("in C (dlopen, find, view): under 0.3 ms", seconds, 0.3e-3, "ms", 1000)
-    seconds = best_of([bench.python, "-c", _OPEN_ALL, library, "conv1.weight"], max(bench.rounds, 15))
+    seconds = best_of([bench.python, "-I", "-c", _OPEN_ALL, library, "conv1.weight"], max(bench.rounds, 15))
     section.aim("in Python (emitter.load): under 2 ms beyond imports", seconds, 2e-3, "ms", 1000)
     return section
 

@@ -42,7 +42,8 @@ _HEAD = """\
  *     emitter_reader reader;
  *     emitter_status status = emitter_open_expect(&reader, {name}, {name}_size, {name}_SCHEMA);
  *
- * May be defined before: {name}_API, how the symbols are declared; {name}_STATIC, on Windows, if they are not in a DLL.
+ * May be defined before: {name}_API, how the symbols are declared; {name}_STATIC, on Windows, if they are not in a DLL;
+ * {name}_DIRECT, elsewhere, if they are part of the program itself and no pointer shall stand between (see the end).
  */
 #ifndef EMITTED_{name}_H
 #define EMITTED_{name}_H
@@ -56,15 +57,7 @@ _HEAD = """\
 #elif defined(_WIN32)
 #define {name}_API
 #elif defined(__GNUC__)
-/* Data of a library are reached through the global offset table, never copied into the program. GCC must be told. */
-#if defined(__has_attribute)
-#if __has_attribute(nodirect_extern_access)
-#define {name}_API __attribute__((visibility("default"), nodirect_extern_access))
-#endif
-#endif
-#ifndef {name}_API
 #define {name}_API __attribute__((visibility("default")))
-#endif
 #else
 #define {name}_API
 #endif
@@ -80,6 +73,22 @@ extern "C" {{
 /* The pack, and its size in bytes. */
 extern {name}_API const unsigned char {name}[];
 extern {name}_API const size_t {name}_size;
+"""
+
+# The attribute nodirect_extern_access, which GCC 12 has for this, marks the whole program: GNU ld then copies nothing
+# at all, and direct references to stderr or std::cout become text relocations that crash.
+_INDIRECT = """\
+
+/* Code that was not compiled with -fPIC reaches data at a fixed distance. For data of a library a linker must then copy
+ * them into the program, or refuse. So such code reaches them through pointers, which the dynamic linker fills. Since
+ * the names are macros then, include this file after others. */
+#if defined(__GNUC__) && defined(__ELF__) && (!defined(__PIC__) || defined(__PIE__)) && !defined({name}_DIRECT)
+{pointers}#endif
+"""
+
+_POINTER = """\
+static __typeof__({symbol}) *volatile {symbol}_at_ __attribute__((unused)) = &{symbol};
+#define {symbol} (*{symbol}_at_)
 """
 
 _FOOT = """\
@@ -125,6 +134,9 @@ def render_header(
             parts.append(f"#define {symbol}_SHAPE {{{', '.join(_constant(extent) for extent in tensor.shape)}}}\n")
     if tensors and not symbol_of:
         parts.insert(1, "\n/* Its tensors, which a reader finds by name: */\n")
+    reached = [name, f"{name}_size", *(symbol_of[tensor.name] for tensor in tensors if tensor.name in symbol_of)]
+    pointers = "".join(_POINTER.format(symbol=symbol) for symbol in reached)
+    parts.append(_INDIRECT.format(name=name, pointers=pointers))
     parts.append(_FOOT.format(name=name))
     return "".join(parts)
 
@@ -132,13 +144,14 @@ def render_header(
 def _names(name: str, tensors: Sequence[Tensor], symbol_of: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every name that the header gives a meaning, with its source."""
     yield name, "the name"
-    for suffix in ("size", "SCHEMA", "API", "STATIC"):
+    for suffix in ("size", "SCHEMA", "API", "STATIC", "DIRECT", "at_", "size_at_"):
         yield f"{name}_{suffix}", f"the {suffix} of {name}"
     yield f"EMITTED_{name}_H", f"the guard of {name}"
     for tensor in tensors:
         symbol = symbol_of.get(tensor.name)
         if symbol is not None:
             yield symbol, f"tensor {tensor.name!r}"
+            yield f"{symbol}_at_", f"the pointer of tensor {tensor.name!r}"
             yield f"{symbol}_NDIM", f"the macro of tensor {tensor.name!r}"
             if tensor.shape:
                 yield f"{symbol}_SHAPE", f"the macro of tensor {tensor.name!r}"

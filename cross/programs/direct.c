@@ -6,12 +6,12 @@
  *
  * With HEADER2, PACK2 and PACK2_SIZE there is a second one. */
 
-#include HEADER
+#include "print.h"
+
+#include HEADER /* after other headers: the symbols may be macros, and theirs must not have the same names */
 #ifdef HEADER2
 #include HEADER2
 #endif
-
-#include "print.h"
 
 static int print_linked(const void *pack, uint64_t size, uint64_t schema)
 {
