@@ -188,7 +188,7 @@ OBJECT_FAULTS = [
     ("", 40, b"\xff\xff\xff\xff", "section headers"),
     (".rodata.model", 0, b"X", "magic of the pack"),
     (".rodata.model", 150, b"X", "index_crc32c of the pack"),
-    (".strtab", 1, b"!!", "symbol model"),
+    (".strtab", 5, b"!!", "symbol model"),  # behind the local symbol of the place
 ]
 
 
