@@ -85,15 +85,12 @@ def _build_id(plan: FilePlan, crcs: Sequence[int], index: bytes) -> bytes:
 
 
 class _Transfer:
-    """The copying of one plan, in ascending order of destination; copies of one source in a row share one opening."""
+    """The copying of one plan; copies of one source in a row share one opening."""
 
     def __init__(self, fd: int, plan: FilePlan, with_crcs: bool, progress: Progress | None) -> None:
         self.fd = fd
         self.size = plan.size
         self.copies = plan.copies
-        order = range(len(plan.copies))
-        offsets = [copy.offset for copy in plan.copies]
-        self.order: Sequence[int] = order if offsets == sorted(offsets) else sorted(order, key=offsets.__getitem__)
         self.crcs = [0] * len(plan.copies) if with_crcs else []
         self.with_crcs = with_crcs
         self.writer = Writer(fd)
@@ -125,8 +122,7 @@ class _Transfer:
         """Yield the numbers of the copies in a row from one source; empty ones are left out."""
         group: list[int] = []
         source = None
-        for number in self.order:
-            copy = self.copies[number]
+        for number, copy in enumerate(self.copies):
             if not copy.size:
                 continue
             if copy.extent.source is not source and group:

@@ -42,7 +42,7 @@ def swap(data: bytes, unit: int) -> bytes:
 def inflate(read: Read, extent: Extent) -> Iterator[bytes]:
     """Yield the inflated bytes of an extent (raw DEFLATE, RFC 1951), those to skip included, WINDOW at most at a time.
 
-    Never inflates past the declared size by more than a byte. Raises InputError, at the latest after the last piece,
+    Never inflates past the declared size by more than WINDOW. Raises InputError, at the latest after the last piece,
     when the stream is broken, or its size or CRC-32 is not the declared one.
     """
     import zlib
@@ -60,7 +60,7 @@ def inflate(read: Read, extent: Extent) -> Iterator[bytes]:
             tail = read(position, min(WINDOW, end - position))
             position += len(tail)
         try:
-            data = stream.decompress(tail, min(WINDOW, declared.size - produced + 1))
+            data = stream.decompress(tail, WINDOW)
         except zlib.error as error:
             raise InputError(
                 f"the compressed data are broken: {error}", where=where, hint="make the file again"

@@ -165,6 +165,18 @@ def test_a_missing_proc_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.listdir(tmp_path) == ["out"]
 
 
+def test_a_mode_that_the_umask_should_have_narrowed_is_not_trusted(tmp_path: Path) -> None:
+    # Some kernels ignore the umask for files without a name; a umask of 0 looks the same.
+    old = os.umask(0)
+    try:
+        with open_output(tmp_path / "out", 1) as out:
+            assert len(os.listdir(tmp_path)) == 1
+            out.commit()
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o666
+
+
 def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.open
 
@@ -385,6 +397,22 @@ def test_a_process_that_is_ended_around_the_commit_leaves_a_whole_file(tmp_path:
         assert process.returncode == 143
         assert (tmp_path / "out").read_bytes() in {b"old", b"new" * 1000}
         assert sorted(os.listdir(tmp_path)) == ["out", "out.in"]
+
+
+def test_a_second_signal_does_not_interrupt_the_clean_up() -> None:
+    program = """
+import os, signal
+from emitter.output import cleanup_on_signals
+cleanup_on_signals()
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("clean")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "clean\n", "")
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1 << 20
+GIB = 1 << 30
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a file system of another kind, always a tmpfs
 REFUSALS = [None, "ENOSYS", "EXDEV", "EINVAL", "EPERM", "EOPNOTSUPP", "EBADF", "EOVERFLOW", "EIO"]
 
@@ -120,16 +121,23 @@ def test_what_the_kernel_will_not_copy_is_read_and_written(
         nonlocal calls
         calls += 1
         if calls <= good_calls:
-            return os.pwrite(dst, os.pread(src, min(count, 100_000), offset_src), offset_dst)
+            return os.pwrite(dst, os.pread(src, min(count, 10_000), offset_src), offset_dst)
         if number is None:
             return 0
         raise OSError(getattr(errno, number), number)
 
     monkeypatch.setattr(os, "copy_file_range", limited, raising=False)
-    crcs = carry_out(tmp_path / "out", with_build_id(len(content), [copy_of(source, 0, len(content), 0)]))
-    assert calls == good_calls + 1  # and it is not asked again
-    assert (tmp_path / "out").read_bytes()[:-BUILD_ID_SIZE] == content
-    assert crcs == [crc32c(0, content)]
+    # A small one before, whose write may wait; and one after, for which the kernel is not asked again.
+    parts = [(0, 20), (4096, 2 * MIB), (3 * MIB, 2 * MIB)]
+    copies = [copy_of(source, offset, size, offset) for offset, size in parts]
+    crcs = carry_out(tmp_path / "out", with_build_id(5 * MIB, copies))
+    assert calls == good_calls + 1
+    data = (tmp_path / "out").read_bytes()
+    expected = bytearray(5 * MIB)
+    for offset, size in parts:
+        expected[offset : offset + size] = content[offset : offset + size]
+    assert data[:-BUILD_ID_SIZE] == expected
+    assert crcs == [crc32c(0, content[offset : offset + size]) for offset, size in parts]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -184,13 +192,13 @@ def test_tmpfs_to_disk(tmp_path: Path, content: bytes) -> None:
 
 
 def test_holes_stay_holes_and_their_checksum_is_not_read(tmp_path: Path) -> None:
-    size = 3 << 30
+    size = 3 * GIB
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(size)
         file.seek(MIB)
         file.write(b"x" * 4096)
-        file.seek(size - 4096)
+        file.seek(size - GIB)
         file.write(b"y" * 4096)
     if path.stat().st_blocks * 512 > size // 2:
         pytest.skip("the file system of the temporary directory has no holes")
@@ -203,8 +211,8 @@ def test_holes_stay_holes_and_their_checksum_is_not_read(tmp_path: Path) -> None
     with (tmp_path / "out").open("rb") as file:
         file.seek(MIB)
         assert file.read(4097) == b"x" * 4096 + b"\0"
-        file.seek(size - 4097)
-        assert file.read(4097) == b"\0" + b"y" * 4096
+        file.seek(size - GIB - 1)
+        assert file.read(4098) == b"\0" + b"y" * 4096 + b"\0"
     zeros = bytes(MIB)
     first = crc32c(crc32c(0, zeros), b"x" * 4096 + zeros[4096:])
     for _ in range(1534):
@@ -458,6 +466,19 @@ class TestReserving:
             assert os.pread(fd, 1, 0) == b"x"
         finally:
             os.close(fd)
+
+    def test_data_of_a_sparse_source_alone(
+        self, tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with (tmp_path / "sparse").open("wb") as file:
+            file.truncate(64 * MIB)
+            file.seek(32 * MIB)
+            file.write(content[: 4 * MIB])
+        source = FileSource.of(tmp_path / "sparse")
+        reserved = []
+        monkeypatch.setattr(os, "posix_fallocate", lambda _fd, *part: reserved.append(part), raising=False)
+        carry_out(tmp_path / "out", FilePlan(64 * MIB, [], [copy_of(source, 0, 64 * MIB, 0)]))
+        assert reserved == [(32 * MIB, 4 * MIB)]
 
     def test_a_file_system_that_cannot_is_not_written_to_instead(self, tmp_path: Path) -> None:
         # ramfs has no fallocate; glibc would write one byte into each block.
