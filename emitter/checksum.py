@@ -5,6 +5,9 @@ from __future__ import annotations
 __all__ = ["crc32c", "crc32c_zeros"]
 
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bit-reversed
+# Appending zero bytes is a linear map of the register over GF(2), here as the images of its bits. By powers of two of the
+# bytes, each the square of the one before, as far as they have been needed. A dict, since two threads may fill it at once.
+_ZEROS: dict[int, list[int]] = {}
 
 try:
     from google_crc32c import extend as _extend
@@ -31,17 +34,18 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 def crc32c_zeros(count: int, crc: int = 0) -> int:
     """Return the CRC of the bytes that `crc` covers followed by `count` zero bytes, in O(log count)."""
-    # Appending a zero byte is a linear map of the register over GF(2); its powers of two are found by squaring.
     register = crc ^ 0xFFFFFFFF
-    operator = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # the map of one zero bit
-    for _ in range(3):
-        operator = _square(operator)
-    while count:
-        if count & 1:
-            register = _apply(operator, register)
-        operator = _square(operator)
-        count >>= 1
+    for power in range(count.bit_length()):
+        if power not in _ZEROS:
+            _ZEROS[power] = _square(_ZEROS[power - 1]) if power else _one_zero_byte()
+        if count >> power & 1:
+            register = _apply(_ZEROS[power], register)
     return register ^ 0xFFFFFFFF
+
+
+def _one_zero_byte() -> list[int]:
+    bit = [_POLYNOMIAL, *(1 << bit for bit in range(31))]
+    return _square(_square(_square(bit)))
 
 
 def _apply(operator: list[int], vector: int) -> int:
