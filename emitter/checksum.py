@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["crc32c", "crc32c_zeros"]
 
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bit-reversed
-# Appending zero bytes is a linear map of the register over GF(2), here as the images of its bits. By powers of two of the
-# bytes, each the square of the one before, as far as they have been needed. A dict, since two threads may fill it at once.
+# Appending zero bytes is a linear map of the register over GF(2), here as the images of its bits: by powers of two of
+# the bytes, each the square of the one before, as far as they were needed. A dict: two threads may fill it at once.
 _ZEROS: dict[int, list[int]] = {}
 
 try:
