@@ -16,7 +16,10 @@ __all__ = [
     "HEADER_CRC_OFFSET",
     "KNOWN_INCOMPATIBLE",
     "MAGIC",
+    "MAX_ALIGNMENT",
     "MAX_HEADER_SIZE",
+    "MAX_NAME_BYTES",
+    "MAX_NDIM",
     "MAX_TABLES",
     "METADATA",
     "PAYLOAD",
@@ -41,6 +44,10 @@ KNOWN_INCOMPATIBLE = 0
 # Bounds on what opening looks at, so that it takes the same time whatever a file says.
 MAX_HEADER_SIZE = 1 << 16
 MAX_TABLES = 1 << 10
+
+MAX_NAME_BYTES = 65535  # of a tensor's name, a metadata key, the model version
+MAX_NDIM = 64
+MAX_ALIGNMENT = 1 << 21  # bytes, of a payload
 
 _STRUCT_CODE = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
 _SIZE = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
@@ -104,7 +111,7 @@ HEADER = Record(
         Field("byte_order", "u32", "0x01020304 in the pack's byte order"),
         Field("version_major", "u16", "readers refuse another major version"),
         Field("version_minor", "u16", "informative"),
-        Field("header_size", "u32", "bytes of this header; a multiple of 8, at most 65536; later versions may append"),
+        Field("header_size", "u32", f"bytes of this header; a multiple of 8, at most {MAX_HEADER_SIZE}; later versions may append"),
         Field("header_crc32c", "u32", "CRC-32C of the first header_size bytes, with this field taken as zero"),
         Field(
             "total_size", "u64", "bytes of the pack, up to the end of the last payload or, without one, of the index"
@@ -115,11 +122,11 @@ HEADER = Record(
         Field("incompatible_features", "u64", "feature bits that a reader must know, or refuse the pack"),
         Field("schema_hash", "u64", "see Schema hash"),
         Field("model_version_offset", "u32", "offset of the user's version string in the pack"),
-        Field("model_version_length", "u32", "its bytes, without the NUL; at most 65535"),
+        Field("model_version_length", "u32", f"its bytes, without the NUL; at most {MAX_NAME_BYTES}"),
         Field("metadata_first", "u32", "first metadata record of the package"),
         Field("metadata_count", "u32", "metadata records of the package"),
         Field("directory_offset", "u32", "offset of the directory; a multiple of 8"),
-        Field("directory_count", "u32", "directory entries; at most 1024"),
+        Field("directory_count", "u32", f"directory entries; at most {MAX_TABLES}"),
         Field("directory_record_size", "u32", "bytes of a directory entry; a multiple of 8, at least 16"),
         Field(
             "alignment",
@@ -149,7 +156,7 @@ PAYLOAD = Record(
     (
         Field("offset", "u64", "offset in the pack, not below index_size; a multiple of alignment"),
         Field("size", "u64", "bytes"),
-        Field("alignment", "u32", "a power of two, at most 2097152"),
+        Field("alignment", "u32", f"a power of two, at most {MAX_ALIGNMENT}"),
         Field("crc32c", "u32", "CRC-32C of the bytes"),
     ),
 )
@@ -160,12 +167,12 @@ TENSOR = Record(
     "A named tensor. Sorted by the bytes of the name, ascending; names are unique.",
     (
         Field("name_offset", "u32", "offset of the name in the pack: UTF-8, followed by a NUL"),
-        Field("name_length", "u32", "its bytes, without the NUL; 1 to 65535"),
+        Field("name_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
         Field("dtype_code", "u8", "DLDataTypeCode of DLPack"),
         Field("dtype_bits", "u8", "bits of one lane; not 0"),
         Field("dtype_lanes", "u16", "lanes of one element; not 0"),
         Field("encoding", "u16", "0: elements of the dtype; else a block format, see Encodings"),
-        Field("ndim", "u16", "dimensions; 0 to 64"),
+        Field("ndim", "u16", f"dimensions; 0 to {MAX_NDIM}"),
         Field("payload", "u32", "index of its payload record"),
         Field("shape_offset", "u32", "offset of int64[ndim] in the pack, a multiple of 8; 0 if ndim is 0"),
         Field("strides_offset", "u32", "the same for the strides, in elements"),
@@ -181,7 +188,7 @@ METADATA = Record(
     "A key and a value: UTF-8, followed by a NUL. Within one owner sorted by the bytes of the key; keys are unique.",
     (
         Field("key_offset", "u32", "offset of the key in the pack"),
-        Field("key_length", "u32", "its bytes, without the NUL; 1 to 65535"),
+        Field("key_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
         Field("value_offset", "u32", "offset of the value in the pack"),
         Field("value_length", "u32", "its bytes, without the NUL"),
     ),
