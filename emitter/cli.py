@@ -20,6 +20,8 @@ EXIT_DONE = 0
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+_MAX_DEPTH = 10
+
 _EPILOG = """\
 inputs, recognised by content: safetensors (and the index of a sharded model), .npy, .npz, .pack;
 raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input that holds one, and goes
@@ -36,13 +38,32 @@ example: emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are ours, and whose argument files may have blank lines."""
+    """A parser whose errors are ours."""
 
     def error(self, message: str) -> None:  # type: ignore[override] # it raises, as the original exits
         raise UsageError(message, hint=f"see {self.prog} --help")
 
-    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
-        return [arg_line] if arg_line.strip() else []
+
+def _expand(arguments: Sequence[str], depth: int = 0) -> list[str]:
+    """Return `arguments` with each @FILE replaced by the lines of FILE that are not blank."""
+    expanded: list[str] = []
+    for argument in arguments:
+        if not argument.startswith("@"):
+            expanded.append(argument)
+            continue
+        path = argument[1:]
+        if depth == _MAX_DEPTH:
+            raise UsageError(
+                "argument files name one another too deeply", where=path, expected=f"at most {_MAX_DEPTH} levels"
+            )
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"cannot read the argument file: {reason}", where=path or "@") from error
+        expanded += _expand([line for line in lines if line.strip()], depth + 1)
+    return expanded
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -63,7 +84,6 @@ def _new_parser(prog: str, description: str, epilog: str | None = None) -> _Pars
         description=description,
         epilog=epilog,
         formatter_class=_formatter,
-        fromfile_prefix_chars="@",
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
@@ -74,40 +94,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments) and return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        try:
+            return _run(arguments)
+        except EmitterError as error:
+            return _report(error, arguments)
+    except BrokenPipeError:
+        _abandon_output()  # its reader has gone, and nothing more can be said to it
+        return EXIT_ERROR
+    except OSError as error:
+        _abandon_output()
+        print(f"emitter: error: standard output: cannot write: {error.strerror or error}", file=sys.stderr)
+        return EXIT_ERROR
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command, and turn what is not an error of ours into one. `arguments` is expanded in place."""
+    try:
+        arguments[:] = _expand(arguments)
         if not arguments:
             _emit_parser().print_help()
             return EXIT_DONE
-        name = arguments[0]
-        command = _COMMANDS.get(name)
-        return command(arguments[1:]) if command else _emit(arguments)
-    except EmitterError as error:
-        _report(error, as_json="--json" in arguments)
-        return EXIT_ERROR
-    except MemoryError:
-        _report(EmitterError("out of memory", hint="free some, or split the input"), as_json="--json" in arguments)
-        return EXIT_ERROR
-    except BrokenPipeError:
-        # The reader of our output has gone: nothing more can be said to it, and the interpreter must not try at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
+        command = _COMMANDS.get(arguments[0])
+        status = command(arguments[1:]) if command else _emit(arguments)
+        sys.stdout.flush()
+    except (EmitterError, OSError):
+        raise
     except KeyboardInterrupt:
         print("emitter: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except MemoryError as error:
+        raise EmitterError("out of memory", hint="free some, or split the input") from error
     except Exception as error:
-        if "-v" in arguments or "--verbose" in arguments:
+        if {"-v", "--verbose"} & set(arguments):
             import traceback
 
             traceback.print_exc()
         what = f"internal error: {type(error).__name__}: {error}"
-        _report(EmitterError(what, hint="this is a bug in emitter; -v shows where"), as_json="--json" in arguments)
-        return EXIT_ERROR
+        raise EmitterError(what, hint="this is a bug in emitter; -v shows where") from error
+    return status
 
 
-def _report(error: EmitterError, *, as_json: bool) -> None:
-    if as_json:
+def _abandon_output() -> None:
+    """Send what is left for standard output nowhere: the interpreter would try again to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report(error: EmitterError, arguments: Sequence[str]) -> int:
+    if "--json" in arguments:
         _print_json({"schema": "emitter.error/1", "errors": [error.to_json()]})
+        sys.stdout.flush()
     else:
         print(_printable(f"emitter: error: {error}"), file=sys.stderr)
+    return EXIT_ERROR
 
 
 def _printable(text: str) -> str:
@@ -290,6 +328,8 @@ def _header(arguments: list[str]) -> int:
         sys.stdout.flush()
     else:
         write_if_changed(options.output, text)
+        if options.json:
+            _print_json({"schema": "emitter.header/1", "path": options.output, "size": len(text)})
     return EXIT_DONE
 
 

@@ -50,6 +50,7 @@ def map_text(
     *,
     output: str,
     target: str,
+    byte_order: str,
     format: str,  # noqa: A002 - the key in the file
     symbol: str | None,
     package: Package,
@@ -90,7 +91,7 @@ def map_text(
         "format": format,
         "symbol": symbol,
         "file_size": plan.size,
-        "byte_order": None if pack is None else pack.byte_order,
+        "byte_order": byte_order,
         "pack": None
         if pack is None
         else {

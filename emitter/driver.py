@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import targets
@@ -57,14 +58,14 @@ def emit(
     note: Callable[[str], None] | None = None,
     **options: object,
 ) -> list[Artefact]:
-    """Write `package` to `output` for one target, or for several with `{target}`, `{triple}` or `{lib}` in `output`.
+    """Write `package` to `output` for one target, or for several with `{target}` or `{triple}` in `output`.
 
     `options` are the fields of `emitter.options.Options`. `progress(done, total)` is called with bytes, `note(line)`
-    with what was decided. Everything is checked before a byte is written, and an existing output stays as it is until
-    its successor is complete. Raises EmitterError.
+    with what was decided. Everything is checked before a byte is written, and existing files stay as they are until all
+    their successors are complete. Raises EmitterError.
     """
     from emitter.check import check
-    from emitter.output import DATA_MODE, IMAGE_MODE, open_output, write_if_changed, write_small
+    from emitter.output import DATA_MODE, IMAGE_MODE, holds, open_output
     from emitter.transfer import write_plan
 
     say = note or (lambda _line: None)
@@ -74,20 +75,32 @@ def emit(
     # Every file layout is fixed, and what can be refused has been.
 
     artefacts = []
-    for job in jobs:
-        mode = IMAGE_MODE if job.format == "library" else DATA_MODE
-        with open_output(job.path, job.plan.size, mode, package.sources) as out:
+    with ExitStack() as stack:
+        sources = package.sources
+        outputs = []
+        for job in jobs:
+            mode = IMAGE_MODE if job.format == "library" else DATA_MODE
+            outputs.append(stack.enter_context(open_output(job.path, job.plan.size, mode, sources)))
+        finished = []
+        for job, out in zip(jobs, outputs, strict=True):
             crcs = write_plan(out.fd, job.plan, job.pack, progress=progress)
             # The bytes are final.
             check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
+                data = text.encode(errors="surrogateescape")
                 # An unchanged header keeps its time stamp, so that nothing is compiled again.
-                write = write_if_changed if option == "header" else write_small
-                write(path, text.encode(errors="surrogateescape"), inputs=package.sources)
-            out.commit()
-        say(f"wrote {job.path}: {job.plan.size} bytes")
-        artefacts.append(_artefact(package, job, crcs))
+                if option == "header" and holds(path, data):
+                    continue
+                companion = stack.enter_context(open_output(path, len(data), DATA_MODE, sources))
+                companion.write(data)
+                finished.append(companion)
+            finished.append(out)
+            artefacts.append(_artefact(package, job, crcs))
+        # Everything is written. What follows are renames.
+        for file in finished:
+            file.commit()
+            say(f"wrote {file.path}: {file.size} bytes")
     return artefacts
 
 
@@ -97,6 +110,7 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
     return map_text(
         output=os.path.basename(job.path),
         target=job.resolved.target.name,
+        byte_order=job.resolved.target.byte_order,
         format=job.format,
         symbol=job.symbol,
         package=package,

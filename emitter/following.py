@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from emitter.layout import Copy
 
-__all__ = ["Followed", "Follower", "Ranges", "Sums", "Unwanted"]
+__all__ = ["Followed", "Follower", "Ranges", "Sums"]
 
 
 class Sums(Protocol):
@@ -29,19 +29,6 @@ class Sums(Protocol):
 
     def data(self, start: int, data: bytes) -> None:
         """Take in bytes that have been written."""
-
-
-class Unwanted:
-    """No checksums."""
-
-    def hole(self, start: int, end: int) -> None:
-        """Take in nothing."""
-
-    def written(self, start: int, end: int) -> None:
-        """Take in nothing."""
-
-    def data(self, start: int, data: bytes) -> None:
-        """Take in nothing."""
 
 
 class Ranges:

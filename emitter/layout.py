@@ -1,6 +1,6 @@
 """The plan of an output file: every offset and size, before a byte is written.
 
-The writers of each format (`emitter.image`, `emitter.splice`) return a `FilePlan`; `emitter.emit` carries it out.
+The writers of each format (`emitter.image`, `emitter.splice`) return a `FilePlan`; `emitter.driver` carries it out.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class FilePlan(NamedTuple):
     `pack_offset` is where the pack's index goes, when its checksums are known; None if the file holds no pack.
     `build_id_offset` is where the build id goes, inside one of the pieces; None if there is none. It is the first
     `BUILD_ID_SIZE` bytes of the SHA-256 of: the data of each piece, in order, with zero bytes in place of the build id;
-    then the index with its checksums, where each payload is represented by its size and CRC-32C; or, in a file without
-    a pack, the size (u64) and CRC-32C (u32) of each copy, in order, little-endian.
+    then the index with its checksums, where each payload is represented by its size and CRC-32C.
     """
 
     size: int

@@ -1,6 +1,6 @@
 """The content of an object file, before any format: sections, symbols, and references between sections.
 
-`emitter.emit` and the symbol styles build it; `emitter.splice` lays it out on the stub of a target.
+`emitter.symbols` and `emitter.styles` build it; `emitter.splice` lays it out on the stub of a target.
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from emitter.errors import UsageError
 from emitter.layout import identifier
-from emitter.package import MAX_ALIGNMENT
+from emitter.model import Visibility
+from emitter.pack.format import MAX_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emitter.model import Visibility
     from emitter.targets import Resolved
     from emitter.targets._base import Target
 
@@ -70,6 +70,14 @@ class Options(NamedTuple):
     linker_script: str | None = None
 
 
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "emit": FORMATS,
+    "visibility": get_args(Visibility),
+    "symbols": get_args(Style),
+    "large_data": get_args(LargeDataChoice),
+}
+_KINDS: Mapping[str, type] = {"align": int, "tensor_symbols": bool, "retain": bool}  # the others are str
+
 COMPANIONS = ("header", "linker_script", "map", "depfile")
 
 _LINKABLE: tuple[Format, ...] = ("object", "archive")
@@ -104,47 +112,62 @@ _NOT_WITH_STYLE = (
 
 
 def make_options(given: Mapping[str, object]) -> Options:
-    """Return `Options(**given)`; raise UsageError for a name that is not an option."""
-    known = Options._fields
-    for name in given:
-        if name not in known:
-            raise UsageError(f"there is no option {name!r}", expected=", ".join(known))
-    return Options(**given)  # type: ignore[arg-type] # the values are checked where they are used
+    """Return `Options(**given)`, paths as str; raise UsageError for an unknown option or a value of another type."""
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in Options._fields:
+            raise UsageError(f"there is no option {name!r}", expected=", ".join(Options._fields))
+        if value == Options._field_defaults[name]:
+            continue
+        if name in COMPANIONS and isinstance(value, os.PathLike):
+            value = os.fspath(value)  # noqa: PLW2901 - the same path
+        allowed = _CHOICES.get(name)
+        if allowed is not None and value not in allowed:
+            raise UsageError(f"{_flag(name)} has no such choice", expected=", ".join(allowed), actual=repr(value))
+        kind = _KINDS.get(name, str)
+        # bool is an int to Python, and no alignment.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise UsageError(f"{_flag(name)} has a value of another type", expected=kind.__name__, actual=repr(value))
+        if value == "" and name != "symbol_prefix":
+            raise UsageError(f"{_flag(name)} is empty", hint="leave the option out, or give it a value")
+        values[name] = value
+    return Options(**values)
 
 
 def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the field's own word
     """Raise UsageError for options that contradict the output's format or one another."""
-    for name, formats in _APPLIES.items():
-        if getattr(options, name) and format not in formats:
+    given = [name for name, value in options._asdict().items() if value != Options._field_defaults[name]]
+    for name in given:
+        formats = _APPLIES.get(name, FORMATS)
+        if format not in formats:
             raise UsageError(
-                f"--{name.replace('_', '-')} means nothing for this output",
+                f"{_flag(name)} means nothing for this output",
                 expected=" or ".join(formats),
                 actual=f"--emit {format}",
             )
-    if options.symbols:
-        for name in _NOT_WITH_STYLE:
-            if getattr(options, name):
-                raise UsageError(
-                    f"--{name.replace('_', '-')} cannot be combined with --symbols {options.symbols}",
-                    hint="an object in that style has the sections and symbols of the original tool, and no pack",
-                )
+        if options.symbols and name in _NOT_WITH_STYLE:
+            raise UsageError(
+                f"{_flag(name)} cannot be combined with --symbols {options.symbols}",
+                hint="an object in that style has the sections and symbols of the original tool, and no pack",
+            )
     if options.symbol_prefix is not None and not options.tensor_symbols:
         raise UsageError("--symbol-prefix names tensor symbols", hint="add --tensor-symbols")
-    if options.align is not None and not (
-        0 < options.align <= MAX_ALIGNMENT and options.align & (options.align - 1) == 0
-    ):
+    if options.section is not None and options.large_data is not None:
         raise UsageError(
-            "the alignment cannot be kept", expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=options.align
+            "--large-data cannot be combined with --section", hint="the section's name decides: leave one out"
         )
-    for name in ("name", "symbol_prefix"):
-        value = getattr(options, name)
-        empty_prefix = name == "symbol_prefix" and value == ""
-        if value is not None and identifier(value) != value and not empty_prefix:
+    align = options.align
+    if align is not None and not (0 < align <= MAX_ALIGNMENT and align & (align - 1) == 0):
+        raise UsageError("the alignment cannot be kept", expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=align)
+    for name, value in (("name", options.name), ("symbol_prefix", options.symbol_prefix or None)):
+        if value is not None and identifier(value) != value:
             raise UsageError(
-                f"--{name.replace('_', '-')} does not begin a C identifier",
-                expected="letters, digits and _",
-                actual=repr(value),
+                f"{_flag(name)} does not begin a C identifier", expected="letters, digits and _", actual=repr(value)
             )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def output_format(path: str, choice: Format | None, target: Target) -> Format:
@@ -179,7 +202,7 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
         raise UsageError(
             "--emit contradicts the suffix", where=path, expected=f"--emit {said}", actual=f"--emit {choice}"
         )
-    return said or choice or "library"
+    return said or choice  # type: ignore[return-value] # one of them is there, or it would have been refused
 
 
 def symbol_name(path: str, choice: str | None) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "IMAGE_MODE",
     "OutputFile",
     "cleanup_on_signals",
+    "holds",
     "open_output",
     "write_if_changed",
     "write_small",
@@ -176,18 +177,23 @@ def write_small(
         out.commit()
 
 
+def holds(path: str | os.PathLike[str], data: bytes) -> bool:
+    """Whether `path` is a regular file of exactly these bytes. What cannot be read does not hold them."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != len(data):
+            return False
+        with open(path, "rb") as stream:
+            return stream.read(len(data) + 1) == data
+    except OSError:
+        return False
+
+
 def write_if_changed(path: str | os.PathLike[str], data: bytes, *, inputs: Iterable[Source] = ()) -> bool:
     """Write a file unless it holds these very bytes, so that its time stamp tells of changes; return whether it did."""
-    name = os.fspath(path)
-    try:
-        status = os.stat(name)
-        if stat.S_ISREG(status.st_mode) and status.st_size == len(data):
-            with open(name, "rb") as stream:
-                if stream.read(len(data) + 1) == data:
-                    return False
-    except OSError:
-        pass  # what cannot be read is replaced, or refused by the attempt
-    write_small(name, data, inputs=inputs)
+    if holds(path, data):
+        return False
+    write_small(path, data, inputs=inputs)
     return True
 
 

@@ -58,6 +58,12 @@ class Planner:
             raise UsageError(
                 "there is nothing to write", hint="name at least one input that holds a tensor, or add one"
             )
+        if not resolved:
+            raise UsageError("no target", hint="name one, or leave the option out for this machine's")
+        if output in {"", "-"}:
+            raise UsageError(
+                "not the name of a file", where=repr(output), hint="parts of a file are written out of order"
+            )
         if len(resolved) > 1:
             self._check_placeholders(output)
         jobs = [self._plan_one(output, one) for one in resolved]
@@ -89,7 +95,15 @@ class Planner:
         pack, symbol = None, None
         tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
+            if self._package.metadata or self._package.model_version:
+                raise UsageError(
+                    f"--symbols {options.symbols} has no place for metadata and a model version",
+                    hint="leave out --meta, --keep-metadata and --model-version",
+                )
+            from emitter.styles import data_symbols
+
             plan = _plan_linkable(target, format_, path, self._style_model(target, options.symbols))
+            tensor_symbols = data_symbols(options.symbols, self._package.tensors)
         elif format_ == "pack":
             pack = self._pack(target.byte_order)
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)

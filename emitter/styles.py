@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from emitter.errors import LayoutError
 from emitter.layout import Copy, align_up, identifier
-from emitter.model import ObjectModel, Section, Symbol
+from emitter.model import ObjectModel, Section, Symbol, TensorSymbol
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from emitter.model import Visibility
     from emitter.options import Style
     from emitter.package import Tensor
     from emitter.targets._base import Target
 
-__all__ = ["DEFAULT_ALIGNMENT", "STYLES", "style_model", "style_name"]
+__all__ = ["DEFAULT_ALIGNMENT", "STYLES", "data_symbols", "style_model", "style_name"]
 
 DEFAULT_ALIGNMENT = 64
 
@@ -117,6 +117,14 @@ def style_name(style: Style, path: str) -> str:
         return identifier(path)
     name = bytes(byte if byte in _ALPHANUMERIC else 0x5F for byte in os.fsencode(path)).decode()
     return STYLES[style].digit_prefix + name if name[:1].isdigit() else name
+
+
+def data_symbols(style: Style, tensors: Iterable[Tensor]) -> list[TensorSymbol]:
+    """Return the symbol at the first byte of each tensor, which is the only thing in its section."""
+    first = next(row.name for row in STYLES[style].symbols if row.place == "data")
+    return [
+        TensorSymbol(first.format(style_name(style, tensor.name)), tensor.name, 0, tensor.nbytes) for tensor in tensors
+    ]
 
 
 def style_model(

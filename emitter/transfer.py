@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.errors import InputError
-from emitter.following import Followed, Follower, Ranges, Unwanted
+from emitter.following import Followed, Follower, Ranges
 from emitter.layout import BUILD_ID_SIZE, align_up
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.transforms import inflate, swap, transpose
 from emitter.writing import FULL, GAP, Reserve, Writer, output_error, pwrite, read_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from emitter.following import Sums
     from emitter.layout import Copy, FilePlan
@@ -43,11 +43,10 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
     """Write what `plan` holds into the file `fd`: `plan.size` zero bytes so far, open for reading and writing.
 
     Returns the CRC-32C of each copy's bytes as written, in the order of `plan.copies`, which are those of
-    `pack.payloads`; an empty list if there is neither a pack nor a build id to want them. Raises InputError for a
-    source that is broken or has changed, OutputError (without `where`) when the file cannot be written.
+    `pack.payloads` if there is a pack. Raises InputError for a source that is broken or has changed, OutputError
+    (without `where`) when the file cannot be written.
     """
-    wanted = pack is not None or plan.build_id_offset is not None
-    transfer = _Transfer(fd, plan, wanted, progress)
+    transfer = _Transfer(fd, plan, progress)
     try:
         transfer.copy_all()
         # Payloads are final, and their checksums known.
@@ -62,11 +61,11 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
         pwrite(fd, piece.data, piece.offset)
     # Everything but the build id is final.
     if plan.build_id_offset is not None:
-        pwrite(fd, _build_id(plan, crcs, index), plan.build_id_offset)
+        pwrite(fd, _build_id(plan, index), plan.build_id_offset)
     return crcs
 
 
-def _build_id(plan: FilePlan, crcs: Sequence[int], index: bytes) -> bytes:
+def _build_id(plan: FilePlan, index: bytes) -> bytes:
     import hashlib
 
     digest = hashlib.sha256()
@@ -78,21 +77,17 @@ def _build_id(plan: FilePlan, crcs: Sequence[int], index: bytes) -> bytes:
             data = data[:start] + bytes(BUILD_ID_SIZE) + data[start + BUILD_ID_SIZE :]
         digest.update(data)
     digest.update(index)
-    if plan.pack_offset is None:
-        for copy, crc in zip(plan.copies, crcs, strict=True):
-            digest.update(copy.size.to_bytes(8, "little") + crc.to_bytes(4, "little"))
     return digest.digest()[:BUILD_ID_SIZE]
 
 
 class _Transfer:
     """The copying of one plan; copies of one source in a row share one opening."""
 
-    def __init__(self, fd: int, plan: FilePlan, with_crcs: bool, progress: Progress | None) -> None:
+    def __init__(self, fd: int, plan: FilePlan, progress: Progress | None) -> None:
         self.fd = fd
         self.size = plan.size
         self.copies = plan.copies
-        self.crcs = [0] * len(plan.copies) if with_crcs else []
-        self.with_crcs = with_crcs
+        self.crcs = [0] * len(plan.copies)
         self.writer = Writer(fd)
         self.reserve = Reserve(fd)
         self.follower: Follower | None = None
@@ -230,8 +225,6 @@ class _Transfer:
 
     def _sums(self, run: list[int], kernel: bool) -> Sums:
         """Return the checksums of a run; one that the kernel copies is summed on the second thread, to its end."""
-        if not self.with_crcs:
-            return Unwanted()
         ranges = Ranges(self.fd, self.copies, self.crcs, run)
         if not kernel:
             return ranges
@@ -270,15 +263,12 @@ class _Transfer:
         transpose(read, write, copy.shape, item, copy.swap_unit)
         if copy.extent.inflate:
             os.ftruncate(self.fd, self.size)
-        if self.with_crcs:
-            Ranges(self.fd, self.copies, self.crcs, run).written(copy.offset, copy.offset + copy.size)
+        Ranges(self.fd, self.copies, self.crcs, run).written(copy.offset, copy.offset + copy.size)
 
     def _put(self, run: list[int], offset: int, data: bytes) -> None:
         """Write bytes of a run that are in memory, and add them to its checksums."""
         self.writer.put(offset, data)
         self._advance(len(data))
-        if not self.with_crcs:
-            return
         if len(run) == 1:
             self.crcs[run[0]] = crc32c(data, self.crcs[run[0]])
         else:

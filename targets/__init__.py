@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Resolved", "describe_all", "load", "names", "resolve", "stub"]
 
+_MAX_DIGITS = 9
+
 STUBS = os.path.join(os.path.dirname(__file__), "stubs")
 
 
@@ -63,7 +65,7 @@ def resolve(name: str) -> Resolved:
     target = load(canonical)
     if version is not None:
         _check_version(target, name, version)
-    return Resolved(target, name, version)
+    return Resolved(target, name.strip(), version)
 
 
 def describe_all() -> Iterator[Target]:
@@ -88,6 +90,8 @@ def stub(target: Target) -> bytes:
 
 
 def _check_version(target: Target, typed: str, version: str) -> None:
+    if max(map(len, version.split("."))) > _MAX_DIGITS:
+        raise TargetError("not a version", where=f"target {target.name!r}", actual=f"a number of {len(version)} digits")
     if target.version_kind is None:
         raise TargetError(
             "this target has no versions", where=f"target {typed!r}", actual=version, hint=f"write {target.name}"

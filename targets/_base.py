@@ -4,8 +4,7 @@ Each file beside this one holds one `TARGET`; the name of the file is the name o
 A target that differs from another in few fields is a `_replace` of its literal.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here on purpose: as strings they would be compiled one by one when the classes are made.
 from typing import Literal, NamedTuple
 
 __all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -88,6 +89,16 @@ def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["raw:blob.bin", "-o", "no/such/dir/x.so", *TARGET], "no/such/dir"),
         (["blob.bin", "-o", "x.o", "--symbols", "ld", *TARGET], "raw"),
         (["@missing.args"], "missing.args"),
+        (["@"], "argument file"),
+        (["@loop.args"], "too deeply"),
+        (["raw:blob.bin", "-o", "-", *TARGET], "not the name of a file"),
+        (["raw:blob.bin", "-o", "", *TARGET], "not the name of a file"),
+        (["raw:blob.bin", "-o", "x.so", "--depfile", "", *TARGET], "--depfile is empty"),
+        (["raw:blob.bin", "-o", "x.o", "--soname", "", *TARGET], "--soname is empty"),
+        (["raw:blob.bin", "-o", "x.o", "--large-data", "always", "--section", ".x", *TARGET], "--section"),
+        (["raw:blob.bin", "-o", "x.o", "--symbols", "ld", "--meta", "a=b", *TARGET], "metadata"),
+        (["raw:blob.bin", "-o", "x.o", "--symbols", "ld", "--model-version", "1", *TARGET], "model version"),
+        (["raw:blob.bin", "-o", "x.so", "--target", "aarch64-linux-gnu." + "9" * 5000], "aarch64-linux-gnu"),
         (["targets", "nonsense"], "nonsense"),
         (["targets", "a", "b"], "unrecognized"),
         (["header", "--bogus"], "--bogus"),
@@ -103,13 +114,16 @@ def test_misuse_is_one_line_and_exit_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.args").write_text("@loop.args")
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("emitter: error: ")
+    assert "internal error" not in captured.err
     assert captured.err.count("\n") == 1
+    assert len(captured.err) < 1000
     assert message in captured.err
-    assert sorted(os.listdir(tmp_path)) == [blob.name]
+    assert sorted(os.listdir(tmp_path)) == [blob.name, "loop.args"]
 
     assert main([*arguments, "--json"]) == 2
     captured = capsys.readouterr()
@@ -206,10 +220,63 @@ def test_verbose_says_what_is_decided(blob: Path, tmp_path: Path, capsys: pytest
     assert "64-bit Arm Linux" in error
 
 
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m emitter targets --json | head -c 1"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
-    assert "Traceback" not in result.stderr
+@pytest.mark.parametrize("arguments", [["targets"], ["header"], ["--version"], ["nonsense", "--json"]])
+def test_a_reader_that_has_gone_away_is_no_failure_of_ours(arguments: list[str]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "emitter", *arguments]
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(write_end)
+    assert result.returncode == 2
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["targets"], ["header"], ["--version"], ["targets", "--json"]])
+def test_a_full_standard_output_is_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "emitter", *arguments]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr == "emitter: error: standard output: cannot write: No space left on device\n"
+
+
+def test_json_may_be_asked_for_in_an_argument_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "args").write_text("--json\nmissing\n-o\nx.so\n")
+    assert main([f"@{tmp_path / 'args'}"]) == 2
+    assert json.loads(capsys.readouterr().out)["schema"] == "emitter.error/1"
+
+
+def test_an_argument_file_need_not_be_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "args").write_bytes(b"raw:\xff\xfe\n-o\nx.pack\n")
+    assert main([f"@{tmp_path / 'args'}"]) == 2
+    assert "cannot open" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "shown"), [(2.0, [], True), (0.5, [], False), (2.0, ["--quiet"], False)]
+)
+def test_progress_appears_on_a_terminal_after_a_second(
+    seconds: float, options: list[str], shown: bool, blob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from emitter import cli, transfer
+
+    clock = iter(range(10_000))
+    monkeypatch.setattr(cli.time, "monotonic", lambda: next(clock) * seconds)
+    monkeypatch.setattr(transfer, "_PROGRESS_INTERVAL", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    blob.write_bytes(bytes(range(256)) * (3 * transfer.STEP // 256))
+    inputs = [f"{name}=raw:{blob}" for name in "abc"]
+    assert main(["--align", "4096", *inputs, "-o", str(tmp_path / "x.pack"), *options]) == 0
+    written = sys.stderr.getvalue()  # type: ignore[attr-defined] # a Terminal
+    assert ("MiB" in written) is shown
+    assert not shown or written.endswith("\r\x1b[K")
 
 
 def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

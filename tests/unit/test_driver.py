@@ -135,6 +135,66 @@ def test_a_companion_that_cannot_be_written_leaves_the_old_output(package: Packa
     assert os.listdir(tmp_path) == ["libm.so"]
 
 
+def test_no_companion_is_replaced_if_another_cannot_be_written(package: Package, tmp_path: Path) -> None:
+    header = tmp_path / "m.h"
+    header.write_text("old")
+    with pytest.raises(EmitterError, match="missing"):
+        emitter.emit(
+            package, tmp_path / "libm.so", target=TARGET, header=str(header), map=str(tmp_path / "missing" / "m.json")
+        )
+    assert header.read_text() == "old"
+    assert os.listdir(tmp_path) == ["m.h"]
+
+
+def test_nothing_is_written_if_the_folder_of_one_target_is_missing(package: Package, tmp_path: Path) -> None:
+    (tmp_path / TARGET).mkdir()
+    with pytest.raises(EmitterError, match="s390x"):
+        emitter.emit(package, tmp_path / "{target}" / "libm.so", target=[TARGET, "s390x-linux-gnu"])
+    assert os.listdir(tmp_path / TARGET) == []
+
+
+@pytest.mark.parametrize(("style", "symbol"), [("ld", "_binary_blob_start"), ("incbin", "gblobData"), ("xxd", "blob")])
+def test_the_map_of_a_symbol_style(style: str, symbol: str, tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("blob", b"some bytes")
+    emitter.emit(package, tmp_path / "m.o", target="s390x-linux-gnu", symbols=style, map=str(tmp_path / "m.json"))
+    document = json.loads((tmp_path / "m.json").read_text())
+    (tensor,) = document["tensors"]
+    assert tensor["symbol"] == symbol
+    assert (tmp_path / "m.o").read_bytes()[tensor["file_offset"] :][: tensor["size"]] == b"some bytes"
+    assert int(tensor["crc32c"], 16) == crc32c(b"some bytes")
+    assert document["byte_order"] == "big"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"visibility": "x"},
+        {"symbols": "foo"},
+        {"large_data": 1},
+        {"emit": "exe"},
+        {"align": "64"},
+        {"align": 64.0},
+        {"align": True},
+        {"name": 5},
+        {"tensor_symbols": "yes"},
+        {"header": b"m.h"},
+        {"target": []},
+    ],
+)
+def test_a_value_of_another_kind_is_one_of_our_errors(
+    options: dict[str, object], package: Package, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError):
+        emitter.emit(package, tmp_path / "m.o", **{"target": TARGET, **options})  # type: ignore[arg-type] # on purpose
+    assert os.listdir(tmp_path) == []
+
+
+def test_paths_of_companions_may_be_path_objects(package: Package, tmp_path: Path) -> None:
+    emitter.emit(package, tmp_path / "m.o", target=TARGET, map=tmp_path / "m.json")
+    assert (tmp_path / "m.json").exists()
+
+
 def test_an_empty_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to write"):
         emitter.emit(Package(), tmp_path / "x.pack")
