@@ -18,7 +18,7 @@ from emitter import dtypes, targets
 from emitter.checksum import crc32c
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
-from emitter.package import MAX_ALIGNMENT, MAX_NAME_BYTES, MAX_NDIM, Package
+from emitter.package import Package
 from emitter.targets._describe import TIERS
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def c_records() -> str:
         ("HEADER_CRC_OFFSET", f"{fmt.HEADER_CRC_OFFSET}u"),
         ("MAX_HEADER", f"{fmt.MAX_HEADER_SIZE}u"),
         ("MAX_TABLES", f"{fmt.MAX_TABLES}u"),
-        ("MAX_NAME", f"{MAX_NAME_BYTES}u"),
-        ("MAX_NDIM", f"{MAX_NDIM}u"),
-        ("MAX_ALIGNMENT", f"{MAX_ALIGNMENT}u"),
+        ("MAX_NAME", f"{fmt.MAX_NAME_BYTES}u"),
+        ("MAX_NDIM", f"{fmt.MAX_NDIM}u"),
+        ("MAX_ALIGNMENT", f"{fmt.MAX_ALIGNMENT}u"),
         *((f"KIND_{record.name.upper()}", f"{record.kind}u") for record in _TABLES),
         *((f"SIZEOF_{record.name.upper()}", f"{record.size}u") for record in fmt.RECORDS),
     ]

@@ -14,7 +14,27 @@ __all__ = [
     "OutputError",
     "TargetError",
     "UsageError",
+    "shown",
 ]
+
+_SHOWN = 120  # characters of a foreign value in a message
+_SHOWN_ITEMS = 64
+
+
+def shown(value: object) -> str:
+    """Return a value that somebody else chose as a message shows it: short, on one line, whatever it is."""
+    if isinstance(value, (str, bytes)):
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}... ({len(value)} in all)"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"  # Python refuses to print long ones
+    if value is None or isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        if len(value) <= _SHOWN_ITEMS and all(item is None or isinstance(item, (int, str, float)) for item in value):
+            text = ", ".join(shown(item) for item in value)
+            return f"[{text}]" if len(text) <= 4 * _SHOWN else f"[{text[: 4 * _SHOWN]}...]"
+        return f"a list of {len(value)}"
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 
 class EmitterError(Exception):
@@ -41,7 +61,8 @@ class EmitterError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        # An empty path or name is shown too: '' says what is wrong with it.
+        text = self.what if self.where is None else f"{self.where or repr('')}: {self.what}"
         if self.expected is not None and self.actual is not None:
             text += f": expected {self.expected}, found {self.actual}"
         elif self.expected is not None:

@@ -5,25 +5,43 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import DType
-from emitter.errors import InputError, UsageError
+from emitter.errors import InputError, UsageError, shown
+from emitter.pack import format as fmt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from typing import Literal, TypeAlias
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["BufferSource", "ByteOrder", "Extent", "FileSource", "Inflate", "Package", "Source", "Tensor"]
+__all__ = [
+    "NATIVE_BYTE_ORDER",
+    "OPEN_FLAGS",
+    "BufferSource",
+    "ByteOrder",
+    "Extent",
+    "FileSource",
+    "Inflate",
+    "Package",
+    "Source",
+    "Tensor",
+    "check_metadata",
+    "check_text",
+    "path_text",
+    "payload_bytes",
+]
 
-ByteOrder = Literal["little", "big"]
+ByteOrder: TypeAlias = 'Literal["little", "big"]'
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
+_INT64_MAX = (1 << 63) - 1
 
-MAX_NAME_BYTES = 65535
-MAX_NDIM = 64
-MAX_ALIGNMENT = 1 << 21
+# To open a regular file. O_NONBLOCK: a pipe that has taken its place is found out, instead of being waited for.
+OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
 
 
 class FileSource(NamedTuple):
@@ -39,7 +57,7 @@ class FileSource(NamedTuple):
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> FileSource:
         """Identify the regular file at `path`; raise InputError if there is none."""
-        name = os.fspath(path)
+        name = path_text(path)
         try:
             status = os.stat(name)
         except (OSError, ValueError) as error:
@@ -61,7 +79,7 @@ class FileSource(NamedTuple):
     def open(self) -> Iterator[int]:
         """Yield a descriptor for reading, and check that the file is the one first seen, both before and after."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+            fd = os.open(self.path, OPEN_FLAGS)
         except OSError as error:
             raise InputError(f"cannot open: {_reason(error)}", where=self.path) from error
         try:
@@ -145,6 +163,10 @@ class Tensor(NamedTuple):
         """Bytes of the payload as it is written."""
         return self.extent.length if self.encoding else self.dtype.nbytes(self.shape)
 
+    def swap_unit(self, byte_order: ByteOrder) -> int:
+        """Bytes that change places when the payload is written for `byte_order`; 1 if none do."""
+        return 1 if self.encoding or self.extent.byte_order == byte_order else self.dtype.swap_unit
+
 
 class Package:
     """Named tensors with metadata, in the order in which they were added.
@@ -157,8 +179,8 @@ class Package:
     """
 
     def __init__(self, *, metadata: Mapping[str, str] | None = None, model_version: str = "") -> None:
-        self.metadata: dict[str, str] = dict(metadata or {})
-        self.model_version = model_version
+        self.metadata: dict[str, str] = check_metadata(metadata, "the package")
+        self.model_version = check_text(model_version, "the model version")
         self._tensors: dict[str, Tensor] = {}
         self._files: dict[str, FileSource] = {}
 
@@ -187,7 +209,7 @@ class Package:
         other = self._tensors.get(tensor.name)
         if other is not None:
             raise InputError(
-                f"two tensors are called {tensor.name!r}",
+                f"two tensors are called {shown(tensor.name)}",
                 where=tensor.extent.source.path,
                 actual=f"the same name in {other.extent.source.path}",
                 hint="write PREFIX=FILE for one of the inputs to put PREFIX before its names",
@@ -204,16 +226,19 @@ class Package:
         """
         from emitter.inputs import read_input
 
-        for tensor in read_input(os.fspath(argument), self, prefix=prefix, keep_metadata=keep_metadata):
+        check_text(prefix, "the prefix")
+        for tensor in read_input(path_text(argument), self, prefix=prefix, keep_metadata=keep_metadata):
             self.add(tensor)
 
     def add_raw(
         self, name: str, data: bytes | bytearray | memoryview | os.PathLike[str], *, alignment: int | None = None
     ) -> None:
-        """Add opaque bytes, or a file of them, as a uint8 tensor of one dimension."""
+        """Add opaque bytes, or a file of them, as a uint8 tensor of one dimension.
+
+        The bytes of a view of several dimensions are those of its elements in row-major order.
+        """
         if isinstance(data, (bytes, bytearray, memoryview)):
-            view = memoryview(data)
-            source: Source = BufferSource(name, view.cast("B") if view.contiguous else memoryview(view.tobytes()))
+            source: Source = BufferSource(f"bytes {shown(name)}", _flat(data, f"tensor {shown(name)}"))
         else:
             source = FileSource.of(data)
         self.add(Tensor(name, DType(1, 8), (source.size,), Extent(source, 0, source.size), alignment))
@@ -232,37 +257,114 @@ class Package:
         self.add(tensor_from_array(name, array, alignment=alignment, metadata=metadata))
 
 
+def path_text(path: object) -> str:
+    """Return a path as text; raise UsageError for what is none."""
+    if isinstance(path, (str, os.PathLike)):
+        name = os.fspath(path)
+        if isinstance(name, str):
+            return name
+    hint = "write os.fsdecode(path)" if isinstance(path, (bytes, os.PathLike)) else None
+    raise UsageError("this is not a path", expected="text, or an os.PathLike of text", actual=_typed(path), hint=hint)
+
+
+def check_text(value: object, what: str) -> str:
+    """Return `value`; raise UsageError unless it is text. `what` names it."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is not text", expected="a str", actual=_typed(value))
+    return value
+
+
+def check_metadata(metadata: object, where: str) -> dict[str, str]:
+    """Return a copy of metadata, empty for None; raise UsageError unless it is a mapping of text to text."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise UsageError("the metadata is not a mapping", where=where, expected="text by text", actual=_typed(metadata))
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(
+                "the metadata is not text", where=where, expected="a str for a str",
+                actual=f"{_typed(value)} for {_typed(key)}", hint="convert it with str, or json.dumps",
+            )  # fmt: skip
+    return dict(metadata)
+
+
+def payload_bytes(dtype: DType, shape: Sequence[int], where: str) -> int:
+    """Return the bytes of a compact tensor; raise InputError for a shape that no pack can hold.
+
+    Strides and the size in bytes must fit an int64; an empty dimension counts as one in strides, as in numpy.
+    """
+    if len(shape) > fmt.MAX_NDIM:
+        raise InputError("too many dimensions", where=where, expected=f"at most {fmt.MAX_NDIM}", actual=len(shape))
+    elements = step = 1
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent <= _INT64_MAX:  # a bool is an int, but no dimension
+            raise InputError(
+                "shape has a bad dimension", where=where, expected="integers from 0 to 2^63-1", actual=shown(extent)
+            )
+        elements *= extent
+        step *= extent or 1
+    if step > _INT64_MAX or elements * dtype.element_bits > 8 * _INT64_MAX:
+        raise InputError(
+            "shape is too large", where=where, expected="below 2^63 elements and bytes", actual=shown(list(shape))
+        )
+    return (elements * dtype.element_bits + 7) // 8
+
+
 def _check(tensor: Tensor) -> None:
-    where = f"{tensor.extent.source.path}: tensor {tensor.name!r}"
+    """Raise InputError or UsageError for a tensor that no pack can hold."""
+    where = f"{tensor.extent.source.path}: tensor {shown(tensor.name)}"
     try:
-        encoded = tensor.name.encode()
+        encoded = check_text(tensor.name, "the name of a tensor").encode()
     except UnicodeEncodeError as error:
         raise InputError("the name is not valid UTF-8", where=where) from error
-    if not 0 < len(encoded) <= MAX_NAME_BYTES or b"\0" in encoded:
+    if not 0 < len(encoded) <= fmt.MAX_NAME_BYTES or b"\0" in encoded:
         raise InputError(
             "the name cannot be written",
             where=where,
-            expected=f"1 to {MAX_NAME_BYTES} bytes without NUL",
+            expected=f"1 to {fmt.MAX_NAME_BYTES} bytes without NUL",
             actual=f"{len(encoded)} bytes",
         )
-    if len(tensor.shape) > MAX_NDIM:
-        raise InputError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=len(tensor.shape))
-    if any(not 0 <= extent < 1 << 63 for extent in tensor.shape):
-        raise InputError("a dimension is out of range", where=where, expected="0 to 2^63-1", actual=tensor.shape)
-    # The largest stride, and with it the size in bytes, must fit an int64; an empty dimension counts as one in strides.
-    stride = tensor.dtype.element_bits
-    for extent in tensor.shape:
-        stride *= max(extent, 1)
-    if stride >= 1 << 63:
-        raise InputError("the shape is too large", where=where, expected="below 2^63 bits", actual=tensor.shape)
+    code, bits, lanes = tensor.dtype
+    numbers = (code, 0, 0xFF), (bits, 1, 0xFF), (lanes, 1, 0xFFFF), (tensor.encoding, 0, 0xFFFF)
+    if not all(type(number) is int and least <= number <= most for number, least, most in numbers):
+        raise UsageError(
+            "the element type cannot be written",
+            where=where,
+            expected="code and bits of 8 bits, lanes and encoding of 16; bits and lanes above 0",
+            actual=f"{shown((code, bits, lanes))}, encoding {shown(tensor.encoding)}",
+        )
+    if not isinstance(tensor.shape, tuple):
+        raise UsageError("the shape is not a tuple", where=where, actual=_typed(tensor.shape))
+    payload_bytes(tensor.dtype, tensor.shape, where)
     alignment = tensor.alignment
-    if alignment is not None and not (0 < alignment <= MAX_ALIGNMENT and alignment & (alignment - 1) == 0):
+    if alignment is not None and not (
+        type(alignment) is int and 0 < alignment <= fmt.MAX_ALIGNMENT and alignment & (alignment - 1) == 0
+    ):
         raise UsageError(
             "the alignment cannot be kept",
             where=where,
-            expected=f"a power of two, 1 to {MAX_ALIGNMENT}",
-            actual=alignment,
+            expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}",
+            actual=_typed(alignment),
         )
+    check_metadata(tensor.metadata, where)
+
+
+def _typed(value: object) -> str:
+    """Return a value of the caller's with its type, where that is what is wrong."""
+    text = shown(value)
+    return text if type(value) in (int, str, bytes) or text.startswith("a ") else f"{text} ({type(value).__name__})"
+
+
+def _flat(data: bytes | bytearray | memoryview, where: str) -> memoryview:
+    """Return the bytes as a view of one dimension: of the same memory if that is row-major without gaps."""
+    try:
+        view = memoryview(data)
+        if not view.nbytes:
+            return memoryview(b"")
+        return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+    except ValueError as error:
+        raise UsageError(f"the memoryview cannot be read: {error}", where=where) from error
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int, int]:

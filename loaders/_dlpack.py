@@ -1,8 +1,5 @@
 """Exports payloads as DLPack: versioned capsules that say read-only, and writable copies.
 
-Source: dlpack.h 1.1 (`DLManagedTensorVersioned`, `DLManagedTensor`, `DLTensor`); the Python protocol of the array API,
-2024.12.
-
 What the structure says is written here. What keeps the memory alive and ends it is a capsule that numpy makes for an
 array over the same bytes: a deleter must take the interpreter lock, may run after the interpreter's end, and may run
 while an exception is on its way. A ctypes callback loses that exception; numpy's deleters are C.
@@ -11,56 +8,26 @@ while an exception is on its way. A ctypes callback loses that exception; numpy'
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from emitter.records import TYPE_CHECKING
 
+from emitter.dlpack import (
+    FLAG_IS_COPIED,
+    FLAG_READ_ONLY,
+    K_DL_CPU,
+    VERSION,
+    DLManagedTensor,
+    DLManagedTensorVersioned,
+    capsule_pointer,
+)
 from emitter.loaders._arrays import raw_array
 
 if TYPE_CHECKING:
+    from typing import Any
     from emitter.dtypes import DType
 
 __all__ = ["CPU", "export"]
 
-CPU = (1, 0)  # kDLCPU
-
-_VERSION = (1, 1)
-_FLAG_READ_ONLY = 1 << 0
-_FLAG_IS_COPIED = 1 << 1
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _DLManagedTensor(ctypes.Structure):
-    _fields_ = (("dl_tensor", _DLTensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
-
-
-class _DLManagedTensorVersioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("dl_tensor", _DLTensor),
-    )
-
-
-# A prototype of its own: setting argtypes on ctypes.pythonapi's shared function would meddle with other packages.
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+CPU = (K_DL_CPU, 0)
 
 
 def export(
@@ -97,23 +64,23 @@ def export(
         raise BufferError(f"{where}: the bytes are not aligned to {dtype.swap_unit}; pass copy=True")
     copied = bool(copy) or not aligned
     owner = (array.copy() if copied else array).view(_owner_type())
-    owner.dims = dims = (ctypes.c_int64 * (2 * len(shape)))(*shape, *strides)
+    dims = ctypes.c_int64 * len(shape)
+    owner.dims = dims(*shape), dims(*strides)
 
     if versioned:
         capsule = _numpy_capsule(owner, where)
-        managed = _DLManagedTensorVersioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
-        managed.major, managed.minor = min(_VERSION, tuple(max_version or _VERSION))
-        managed.flags = _FLAG_IS_COPIED if copied else _FLAG_READ_ONLY
+        managed = DLManagedTensorVersioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
+        managed.major, managed.minor = min(VERSION, tuple(max_version or VERSION))
+        managed.flags = FLAG_IS_COPIED if copied else FLAG_READ_ONLY
         tensor = managed.dl_tensor
     else:
         capsule = owner.__dlpack__()
-        tensor = _DLManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor")).dl_tensor
+        tensor = DLManagedTensor.from_address(capsule_pointer(capsule, b"dltensor")).dl_tensor
     if not len(data):
         tensor.data = None
     tensor.ndim = len(shape)
     tensor.code, tensor.bits, tensor.lanes = dtype
-    address = ctypes.addressof(dims)
-    tensor.shape, tensor.strides = (address, address + 8 * len(shape)) if shape else (None, None)
+    tensor.shape, tensor.strides = owner.dims if shape else (None, None)
     return capsule
 
 

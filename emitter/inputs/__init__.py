@@ -10,12 +10,13 @@ import gc
 import os
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import UINT, DType
-from emitter.errors import InputError, UsageError
-from emitter.inputs._common import RAW_HINT, Contents, pread, shown
-from emitter.package import MAX_NAME_BYTES, Extent, FileSource, Tensor
+from emitter.errors import InputError, UsageError, shown
+from emitter.inputs._common import RAW_HINT, Contents, pread
+from emitter.pack import format as fmt
+from emitter.package import Extent, FileSource, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,9 +32,8 @@ _HEAD = 512  # bytes that recognition looks at
 
 class _Reader(NamedTuple):
     name: str
-    suffixes: tuple[
-        str, ...
-    ]  # never decide; a file whose suffix promises this and whose content is not recognised is likely damaged
+    # Suffixes never decide; a file whose suffix promises this and whose content is not recognised is likely damaged.
+    suffixes: tuple[str, ...]
     recognise: Callable[[bytes], bool]
     module: str
     function: str = "read"
@@ -184,8 +184,8 @@ def _merge_metadata(package: Package, contents: Contents, path: str) -> None:
 
 def _check_metadata(metadata: Mapping[str, str], where: str) -> None:
     for key, value in metadata.items():
-        if "\0" in key or "\0" in value or not 0 < len(key.encode(errors="replace")) <= MAX_NAME_BYTES:
-            expected = f"no NUL, and 1 to {MAX_NAME_BYTES} bytes of key"
+        if "\0" in key or "\0" in value or not 0 < len(key.encode(errors="replace")) <= fmt.MAX_NAME_BYTES:
+            expected = f"no NUL, and 1 to {fmt.MAX_NAME_BYTES} bytes of key"
             raise InputError("the metadata cannot be kept", where=where, expected=expected, actual=shown([key, value]))
     try:
         "".join(text for pair in metadata.items() for text in pair).encode()

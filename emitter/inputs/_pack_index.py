@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
 from emitter.errors import InputError
 from emitter.inputs._common import pread
 from emitter.pack import format as fmt
-from emitter.package import MAX_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,7 +205,7 @@ class Index:
 
 def check_alignment(alignment: int, where: str) -> None:
     """Raise InputError unless `alignment` is one that a pack can have."""
-    if not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
+    if not 0 < alignment <= fmt.MAX_ALIGNMENT or alignment & (alignment - 1):
         raise InputError(
-            "alignment is wrong", where=where, expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=alignment
+            "alignment is wrong", where=where, expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}", actual=alignment
         )

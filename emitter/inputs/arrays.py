@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import BY_NAME, DType
-from emitter.errors import InputError
-from emitter.inputs._common import payload_bytes, shown
-from emitter.package import NATIVE_BYTE_ORDER, BufferSource, Extent, Tensor
+from emitter.errors import InputError, shown
+from emitter.package import NATIVE_BYTE_ORDER, BufferSource, Extent, Tensor, check_metadata, payload_bytes
 
 if TYPE_CHECKING:
+    from typing import Any
     from collections.abc import Mapping
 
     from emitter.package import ByteOrder
@@ -35,6 +35,8 @@ def tensor_from_array(
     """
     import numpy
 
+    where = f"tensor {shown(name)}"
+    pairs = check_metadata(metadata, where)
     if isinstance(array, (numpy.ndarray, numpy.generic)):
         dtype, byte_order, shape, data = _from_numpy(name, array)
     elif hasattr(array, "__dlpack__"):
@@ -45,18 +47,16 @@ def tensor_from_array(
     else:
         raise InputError(
             "this is not an array",
-            where=f"tensor {name!r}",
+            where=where,
             expected="a numpy array, or an object with __dlpack__",
             actual=type(array).__name__,
             hint="convert it with numpy.asarray, or use add_raw for bytes",
         )
-    payload_bytes(dtype, shape, f"tensor {name!r}")
+    payload_bytes(dtype, shape, where)
     if dtype.packed or dtype.bits == 8:
         byte_order = "little"  # nothing to swap
-    source = BufferSource(f"array {name!r}", data)
-    return Tensor(
-        name, dtype, shape, Extent(source, 0, data.nbytes, byte_order), alignment, metadata=dict(metadata or {})
-    )
+    source = BufferSource(f"array {shown(name)}", data)
+    return Tensor(name, dtype, shape, Extent(source, 0, data.nbytes, byte_order), alignment, metadata=pairs)
 
 
 def _from_numpy(
@@ -64,7 +64,7 @@ def _from_numpy(
 ) -> tuple[DType, ByteOrder, tuple[int, ...], memoryview]:  # numpy is imported by the caller alone
     import numpy
 
-    where = f"tensor {name!r}"
+    where = f"tensor {shown(name)}"
     if isinstance(array, numpy.ma.MaskedArray):
         raise InputError("a masked array's mask would be lost", where=where, hint="fill it first: array.filled(value)")
     array = numpy.asarray(array)

@@ -1,8 +1,7 @@
 """Reads DLPack capsules. numpy's own importer refuses bfloat16, float8 and packed types, so this one serves them all.
 
-Source: dlpack.h 1.1: DLDevice, DLDataType, DLTensor, DLManagedTensor, DLManagedTensorVersioned; the Python
-specification of the protocol (`__dlpack_device__`, `__dlpack__`, capsule names). The capsule is never renamed, so its
-own destructor frees the producer's tensor when the last view of the memory is gone.
+The capsule is never renamed, so its own destructor frees the producer's tensor when the last view of the memory is
+gone.
 """
 
 from __future__ import annotations
@@ -10,48 +9,20 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from emitter.dlpack import (
+    FLAG_IS_SUBBYTE_TYPE_PADDED,
+    K_DL_CPU,
+    VERSION,
+    DLManagedTensorVersioned,
+    DLTensor,
+    capsule_is_valid,
+    capsule_pointer,
+)
 from emitter.dtypes import DType, row_of
-from emitter.errors import InputError
-from emitter.inputs._common import payload_bytes, shown
+from emitter.errors import InputError, shown
+from emitter.package import payload_bytes
 
 __all__ = ["import_dlpack"]
-
-K_DL_CPU = 1
-_MAX_VERSION = (1, 1)
-_PADDED_SUB_BYTE = 1 << 2  # DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: one element per byte
-
-
-# Prototypes of our own: those of `ctypes.pythonapi` are shared with every other user of ctypes in the process.
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _DLManagedTensorVersioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("dl_tensor", _DLTensor),
-    )
 
 
 def import_dlpack(name: str, array: Any) -> tuple[DType, tuple[int, ...], memoryview]:
@@ -60,7 +31,7 @@ def import_dlpack(name: str, array: Any) -> tuple[DType, tuple[int, ...], memory
 
     from emitter.inputs.arrays import pack_elements
 
-    where = f"tensor {name!r}"
+    where = f"tensor {shown(name)}"
     capsule = _export(array, where)
     tensor, flags = _open(capsule, where)
     if tensor.device_type != K_DL_CPU:
@@ -81,7 +52,7 @@ def import_dlpack(name: str, array: Any) -> tuple[DType, tuple[int, ...], memory
     if not tensor.data:
         raise InputError("the DLPack tensor has no data", where=where, actual=f"shape {shown(shape)}")
 
-    padded = dtype.bits % 8 != 0 and bool(flags & _PADDED_SUB_BYTE)
+    padded = dtype.bits % 8 != 0 and bool(flags & FLAG_IS_SUBBYTE_TYPE_PADDED)
     if padded and dtype.lanes != 1:
         raise InputError("padded elements of several lanes cannot be written", where=where, actual=dtype)
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
@@ -124,7 +95,7 @@ def _export(array: Any, where: str) -> object:
         kind = int(device[0])
         if kind == K_DL_CPU:
             try:
-                return array.__dlpack__(max_version=_MAX_VERSION)
+                return array.__dlpack__(max_version=VERSION)
             except TypeError:  # a producer from before DLPack 1.0
                 return array.__dlpack__()
     except Exception as error:  # the producer's code: whatever it raises, its words are what the user needs
@@ -144,11 +115,11 @@ def _other_device(kind: int, where: str) -> InputError:
     )
 
 
-def _open(capsule: object, where: str) -> tuple[_DLTensor, int]:
+def _open(capsule: object, where: str) -> tuple[DLTensor, int]:
     """Return the capsule's tensor and its flags."""
-    if _is_valid(capsule, b"dltensor_versioned"):
-        managed = _DLManagedTensorVersioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
-        if managed.major != _MAX_VERSION[0]:
+    if capsule_is_valid(capsule, b"dltensor_versioned"):
+        managed = DLManagedTensorVersioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
+        if managed.major != VERSION[0]:
             raise InputError(
                 "the array exports another DLPack",
                 where=where,
@@ -156,8 +127,8 @@ def _open(capsule: object, where: str) -> tuple[_DLTensor, int]:
                 actual=f"{managed.major}.{managed.minor}",
             )
         return managed.dl_tensor, managed.flags
-    if _is_valid(capsule, b"dltensor"):
-        return _DLTensor.from_address(_get_pointer(capsule, b"dltensor")), 0
+    if capsule_is_valid(capsule, b"dltensor"):
+        return DLTensor.from_address(capsule_pointer(capsule, b"dltensor")), 0
     raise InputError("the array exports no DLPack capsule", where=where, actual=type(capsule).__name__)
 
 

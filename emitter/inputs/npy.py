@@ -8,12 +8,12 @@ the elements.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import BOOL, COMPLEX, FLOAT, INT, UINT, DType
-from emitter.errors import InputError
-from emitter.inputs._common import Contents, payload_bytes, pread, shown, stem
-from emitter.package import NATIVE_BYTE_ORDER, Extent, FileSource, Tensor
+from emitter.errors import InputError, shown
+from emitter.inputs._common import Contents, pread, stem
+from emitter.package import NATIVE_BYTE_ORDER, Extent, FileSource, Tensor, payload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,9 +126,8 @@ def _parse_literal(data: bytes, version: int, where: str) -> dict[str, object]:
     try:
         text = data.decode("utf-8" if version == 3 else "latin-1").strip()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # a literal with odd escapes is refused below or harmless, and no concern of the user's
+            # A literal with odd escapes is refused below or harmless, and no concern of the user's.
+            warnings.simplefilter("ignore")
             # Python 2 wrote long integers as 3L.
             fields = ast.literal_eval(re.sub(r"(?<=\d)L(?=[,)])", "", text))
     except UnicodeDecodeError as error:

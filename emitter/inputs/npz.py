@@ -7,11 +7,11 @@ Source: APPNOTE.TXT 6.3.10 of ZIP (4.3.7 local file header, 4.3.12 central direc
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
-from emitter.errors import InputError
+from emitter.errors import InputError, shown
 from emitter.inputs import npy
-from emitter.inputs._common import RAW_HINT, Contents, pread, qualify, shown
+from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
 from emitter.package import Extent, Inflate, Tensor
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ Source: docs/pack-format.md; the records are those of `emitter.pack.format`.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import DType
-from emitter.errors import InputError
-from emitter.inputs._common import Contents, payload_bytes, qualify, shown
+from emitter.errors import InputError, shown
+from emitter.inputs._common import Contents, qualify
 from emitter.inputs._pack_index import Index, check_alignment
 from emitter.pack import format as fmt
-from emitter.package import MAX_NAME_BYTES, MAX_NDIM, Extent, Tensor
+from emitter.package import Extent, Tensor, payload_bytes
 
 if TYPE_CHECKING:
     from emitter.package import FileSource
@@ -50,8 +50,8 @@ class _Reader:
         model_version = self._text(
             header["model_version_offset"], header["model_version_length"], f"{self.path}: model version"
         )
-        if len(model_version.encode()) > MAX_NAME_BYTES:
-            expected = f"at most {MAX_NAME_BYTES} bytes"
+        if len(model_version.encode()) > fmt.MAX_NAME_BYTES:
+            expected = f"at most {fmt.MAX_NAME_BYTES} bytes"
             raise InputError(
                 "the model version is too long", where=self.path, expected=expected, actual=len(model_version)
             )
@@ -59,8 +59,8 @@ class _Reader:
         previous = b""
         for number, (name_offset, name_length, *record) in enumerate(self.index.records(fmt.TENSOR)):
             where = f"{self.path}: tensor {number}"
-            if not 0 < name_length <= MAX_NAME_BYTES:
-                expected = f"1 to {MAX_NAME_BYTES}"
+            if not 0 < name_length <= fmt.MAX_NAME_BYTES:
+                expected = f"1 to {fmt.MAX_NAME_BYTES}"
                 raise InputError("the length of the name is wrong", where=where, expected=expected, actual=name_length)
             name = self._string(name_offset, name_length, where)
             if number and name <= previous:
@@ -123,8 +123,8 @@ class _Reader:
         return payloads
 
     def _shape(self, ndim: int, shape_offset: int, strides_offset: int, where: str) -> tuple[int, ...]:
-        if ndim > MAX_NDIM:
-            raise InputError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=ndim)
+        if ndim > fmt.MAX_NDIM:
+            raise InputError("too many dimensions", where=where, expected=f"at most {fmt.MAX_NDIM}", actual=ndim)
         if ndim == 0:
             if shape_offset or strides_offset:
                 raise InputError("a tensor without dimensions has a shape", where=where, expected="offsets 0 and 0")
@@ -159,8 +159,8 @@ class _Reader:
         previous = b""
         for number in range(first, first + count):
             key_offset, key_length, value_offset, value_length = self.pairs[number]
-            if not 0 < key_length <= MAX_NAME_BYTES:
-                expected = f"1 to {MAX_NAME_BYTES}"
+            if not 0 < key_length <= fmt.MAX_NAME_BYTES:
+                expected = f"1 to {fmt.MAX_NAME_BYTES}"
                 raise InputError("the length of a key is wrong", where=where, expected=expected, actual=key_length)
             key = self._string(key_offset, key_length, where)
             if number > first and key <= previous:

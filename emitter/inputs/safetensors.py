@@ -9,12 +9,12 @@ tensor, relative to the index.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import BY_SAFETENSORS
-from emitter.errors import InputError
-from emitter.inputs._common import RAW_HINT, Contents, payload_bytes, pread, qualify, shown
-from emitter.package import Extent, FileSource, Tensor
+from emitter.errors import InputError, shown
+from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
+from emitter.package import Extent, FileSource, Tensor, payload_bytes
 
 if TYPE_CHECKING:
     from typing import Any

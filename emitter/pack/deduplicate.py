@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from emitter.records import TYPE_CHECKING
 
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.transforms import inflate
@@ -53,7 +53,7 @@ def _transformation(tensor: Tensor, byte_order: ByteOrder) -> Hashable:
     if not size:
         return None
     extent = tensor.extent
-    swap_unit = 1 if tensor.encoding or extent.byte_order == byte_order else tensor.dtype.swap_unit
+    swap_unit = tensor.swap_unit(byte_order)
     if extent.inflate is None and not extent.fortran_order:
         return size, swap_unit
     turned = (tensor.shape, tensor.dtype.element_bits) if extent.fortran_order else None

@@ -6,7 +6,7 @@ docs/pack-format.md all come from here. docs/pack-format.md is the normative tex
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from emitter.records import NamedTuple
 
 __all__ = [
     "BYTE_ORDER_MARK",
@@ -111,7 +111,11 @@ HEADER = Record(
         Field("byte_order", "u32", "0x01020304 in the pack's byte order"),
         Field("version_major", "u16", "readers refuse another major version"),
         Field("version_minor", "u16", "informative"),
-        Field("header_size", "u32", f"bytes of this header; a multiple of 8, at most {MAX_HEADER_SIZE}; later versions may append"),
+        Field(
+            "header_size",
+            "u32",
+            f"bytes of this header; a multiple of 8, at most {MAX_HEADER_SIZE}; later versions may append",
+        ),
         Field("header_crc32c", "u32", "CRC-32C of the first header_size bytes, with this field taken as zero"),
         Field(
             "total_size", "u64", "bytes of the pack, up to the end of the last payload or, without one, of the index"

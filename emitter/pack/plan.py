@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
-from emitter.errors import LayoutError
+from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, bulk_alignment
 from emitter.pack import format as fmt
-from emitter.package import MAX_NAME_BYTES
+from emitter.package import check_metadata, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,8 +98,9 @@ def plan_pack(
     strings = _Strings()
     dims = _Dims()
     metadata: list[tuple[int, int, int, int]] = []
-    package_metadata = _add_metadata(metadata, strings, package.metadata)
-    model_version = strings.add_bytes(_encoded("the model version", package.model_version, 0, MAX_NAME_BYTES))
+    package_metadata = _add_metadata(metadata, strings, check_metadata(package.metadata, "the package"))
+    version = check_text(package.model_version, "the model version")
+    model_version = strings.add_bytes(_encoded("the model version", version, 0, fmt.MAX_NAME_BYTES))
     records = []
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
         name_offset, name_length = strings.add_bytes(name)
@@ -133,9 +134,8 @@ def plan_pack(
     payloads: list[Copy] = []
     for owner, wanted in zip(owners, alignments, strict=True):
         position = align_up(position, wanted)
-        source_order = owner.extent.byte_order
-        swap_unit = 1 if owner.encoding or source_order == byte_order else owner.dtype.swap_unit
-        payloads.append(Copy(position, owner.nbytes, owner.extent, swap_unit, owner.shape, owner.dtype.element_bits))
+        unit = owner.swap_unit(byte_order)
+        payloads.append(Copy(position, owner.nbytes, owner.extent, unit, owner.shape, owner.dtype.element_bits))
         position += owner.nbytes
     total_size = max(position, index_size)
 
@@ -255,7 +255,7 @@ def _add_metadata(
 ) -> tuple[int, int]:
     first = len(records)
     pairs = (
-        (_encoded("a metadata key", key, 1, MAX_NAME_BYTES), _encoded("a metadata value", value, 0, _U32_MAX))
+        (_encoded("a metadata key", key, 1, fmt.MAX_NAME_BYTES), _encoded("a metadata value", value, 0, _U32_MAX))
         for key, value in metadata.items()
     )
     for key, value in sorted(pairs):
@@ -267,12 +267,12 @@ def _encoded(what: str, text: str, least: int, most: int) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise LayoutError(f"{what} is not valid UTF-8", actual=ascii(text[:80])) from error
+        raise LayoutError(f"{what} is not valid UTF-8", actual=shown(text)) from error
     if b"\0" in encoded or not least <= len(encoded) <= most:
         raise LayoutError(
             f"{what} cannot be written",
             expected=f"{least} to {most} bytes of UTF-8 without NUL",
-            actual=f"{len(encoded)} bytes, {text[:80]!a}",
+            actual=f"{len(encoded)} bytes, {shown(text)}",
             hint="change or leave out the metadata",
         )
     return encoded

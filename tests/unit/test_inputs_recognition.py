@@ -125,6 +125,11 @@ def test_a_safetensors_header_length_that_spells_json(tmp_path: Path) -> None:
     assert list(read_input(str(path), Package())) == []
 
 
+def test_an_empty_path_is_shown() -> None:
+    with pytest.raises(InputError, match=r"^'': cannot open: No such file"):
+        read_input("", Package())
+
+
 def test_an_input_must_be_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "fifo", tmp_path / "missing"):
@@ -145,25 +150,24 @@ def test_two_inputs_with_one_name_propose_a_prefix(tmp_path: Path) -> None:
 
 
 def test_reading_works_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emitter.inputs import _common
-
-    monkeypatch.setattr(_common, "_pread", _common._pread_by_seek)
+    monkeypatch.delattr(os, "pread")
     numpy.savez_compressed(tmp_path / "x.npz", a=numpy.zeros((3, 2)), b=numpy.ones(1))
     assert [tensor.shape for tensor in read_input(str(tmp_path / "x.npz"), Package())] == [(3, 2), (1,)]
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from emitter import reading
     from emitter.inputs import _common
 
     path = tmp_path / "x"
     save_file({"w": numpy.zeros(1)}, path)
-    read = _common._pread
+    read = reading.pread
 
     def disturbed(fd: int, length: int, offset: int) -> bytes:
         with path.open("ab") as file:
             file.write(b"more")
         return bytes(read(fd, length, offset))
 
-    monkeypatch.setattr(_common, "_pread", disturbed)
+    monkeypatch.setattr(_common, "read_some", disturbed)
     with pytest.raises(InputError, match="changed while it was read"):
         read_input(str(path), Package())

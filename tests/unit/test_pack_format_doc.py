@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.pack import format as fmt
-from emitter.package import MAX_ALIGNMENT, MAX_NAME_BYTES, MAX_NDIM
 from tests.c_tools import ROOT
 
 if TYPE_CHECKING:
@@ -78,9 +77,9 @@ def test_limits_in_the_text_are_those_of_the_code() -> None:
         limits = dict(re.findall(r"^\| ([a-z ,]+?) \| (.+?) \|$", file.read().split("## Limits")[1], re.MULTILINE))
     assert limits["header"] == f"{fmt.MAX_HEADER_SIZE} bytes"
     assert limits["tables in the directory"] == str(fmt.MAX_TABLES)
-    assert limits["name, metadata key"] == f"1 to {MAX_NAME_BYTES} bytes"
-    assert limits["dimensions"] == str(MAX_NDIM)
-    assert limits["alignment of a payload"] == str(MAX_ALIGNMENT)
+    assert limits["name, metadata key"] == f"1 to {fmt.MAX_NAME_BYTES} bytes"
+    assert limits["dimensions"] == str(fmt.MAX_NDIM)
+    assert limits["alignment of a payload"] == str(fmt.MAX_ALIGNMENT)
 
 
 def test_the_check_value_in_the_text() -> None:
