@@ -6,7 +6,7 @@ offset.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import FormatError, LoadError
 

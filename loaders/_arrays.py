@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import INT, DType, row_of
 from emitter.errors import LoadError
 
 if TYPE_CHECKING:
+    from typing import Any
     from numpy.typing import NDArray
 
     from emitter.package import ByteOrder

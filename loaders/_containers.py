@@ -5,9 +5,9 @@ A format is one row of `_FORMATS`: its magic, and the function that finds the pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
-from emitter.errors import LoadError
+from emitter.errors import LoadError, shown
 from emitter.loaders import _archive, _elf
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
@@ -75,7 +75,7 @@ def _archive_file(data: memoryview, where: str) -> Contents:
         finder = _finder(body)
         if finder is None or finder in (_archive_file, _thin_archive):
             continue  # an archive may hold any file
-        contents = finder(body, f"{where}({member.name})")
+        contents = finder(body, f"{where}: member {shown(member.name)}")
         kinds[contents.kind] = None
         places += [Place(member.offset + place.offset, place.size, member.name) for place in contents.places]
     return Contents(f"ar archive of {' and '.join(kinds) or 'other files'}", places)

@@ -8,7 +8,7 @@ from its registry.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import FormatError, LoadError
 from emitter.loaders._header import read_header

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
 from emitter.errors import FormatError, LoadError
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from emitter.package import ByteOrder
 
 __all__ = ["Header", "read_header"]
-
-# docs/pack-format.md, Limits: each opening computes the checksum over the header.
-MAX_HEADER_SIZE = 1 << 16
 
 _MARK_OFFSET = fmt.HEADER.offset("byte_order")
 _HEADER = {order: struct.Struct(order + fmt.HEADER.struct_format) for order in "<>"}
@@ -80,11 +77,11 @@ def read_header(data: memoryview, where: str) -> Header:
             actual=f"{version_major}.{version_minor}",
             hint="use a release of emitter that reads it, or emit the file again",
         )
-    if not size <= header_size <= MAX_HEADER_SIZE or header_size % 8:
+    if not size <= header_size <= fmt.MAX_HEADER_SIZE or header_size % 8:
         raise FormatError(
             "header_size is out of range",
             where=where,
-            expected=f"a multiple of 8, {size} to {MAX_HEADER_SIZE}",
+            expected=f"a multiple of 8, {size} to {fmt.MAX_HEADER_SIZE}",
             actual=header_size,
         )
     if header_size > len(data):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from emitter.records import TYPE_CHECKING
+from typing import TypeVar
 
-from emitter.errors import LoadError, UsageError
+from emitter.errors import LoadError, UsageError, shown
 from emitter.loaders._containers import find
 from emitter.loaders._pack import Index
 from emitter.loaders._tensor import Tensor, check_crc
 from emitter.pack import format as fmt
+from emitter.package import OPEN_FLAGS
 
 if TYPE_CHECKING:
+    from typing import Any
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
@@ -23,7 +26,9 @@ __all__ = ["Library", "Pack", "load"]
 
 _T = TypeVar("_T")
 
-_MAX_COMPARED = 5000  # names that are looked through for near ones: comparing is slow
+# Comparing is slow: names that are looked through for near ones, and characters of one.
+_MAX_COMPARED = 5000
+_MAX_COMPARED_LENGTH = 256
 
 
 class _Tensors:
@@ -79,7 +84,9 @@ class _Tensors:
         index = pack.index()
         number = index.find(name) if isinstance(name, str) else None
         if number is None:
-            raise LoadError(f"it holds no tensor called {name!r}", where=index.where, hint=_nearest(index, str(name)))
+            raise LoadError(
+                f"it holds no tensor called {shown(name)}", where=index.where, hint=_nearest(index, str(name))
+            )
         return Tensor(pack.index, number, pack.file_offset)
 
     @property
@@ -145,6 +152,11 @@ class Pack(_Tensors):
 
     def _pack(self) -> Pack:
         return self
+
+    def place(self) -> str:
+        """Say where the pack is. For this package's own use."""
+        member = f"in {shown(self.member)} " if self.member else ""
+        return f"{member}at file offset {self.file_offset:#x}"
 
     def _close(self) -> None:
         self._index = None
@@ -216,10 +228,7 @@ class Library(_Tensors):
             raise LoadError(
                 f"the file holds {len(self.packs)} packs",
                 where=self.path,
-                actual=", ".join(
-                    f"packs[{number}] {f'in {pack.member} ' if pack.member else ''}at file offset {pack.file_offset:#x}"
-                    for number, pack in enumerate(self.packs)
-                ),
+                actual=", ".join(f"packs[{number}] {pack.place()}" for number, pack in enumerate(self.packs)),
                 hint="choose one, as in library.packs[0]",
             )
         return self.packs[0]
@@ -258,26 +267,39 @@ def load(source: str | os.PathLike[str] | Buffer) -> Library:
 
 def _map(path: str) -> memoryview:
     import mmap
-    import stat
 
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise LoadError(
-                    "not a regular file", where=path, hint="write the bytes to a file, or load them as a buffer"
-                )
+        # Opening a pipe waits for its writer, opening a device may do anything: so the type is looked at first, and
+        # again when the file is open.
+        _check_regular(os.stat(path).st_mode, path)
+        fd = os.open(path, OPEN_FLAGS)
+        try:
+            status = os.fstat(fd)
+            _check_regular(status.st_mode, path)
             if not status.st_size:
                 raise LoadError("the file is empty", where=path)
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(fd)
     except (OSError, ValueError, OverflowError) as error:
         raise LoadError(f"cannot open: {getattr(error, 'strerror', None) or error}", where=path) from error
+
+
+def _check_regular(mode: int, path: str) -> None:
+    import stat
+
+    if not stat.S_ISREG(mode):
+        raise LoadError(
+            "not a regular file",
+            where=path,
+            hint="only files can be mapped: write the bytes to one, or load them as a buffer",
+        )
 
 
 def _view(source: Buffer) -> memoryview:
     try:
         view = memoryview(source)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UsageError("neither a path nor a buffer", where="load", actual=type(source).__name__) from error
     if not view.c_contiguous:
         raise UsageError("the buffer is not contiguous", where="load", hint="pass bytes(buffer)")
@@ -288,10 +310,11 @@ def _nearest(index: Index, name: str) -> str:
     count = len(index)
     if not count:
         return "it holds no tensors"
-    if count <= _MAX_COMPARED:
+    if count <= _MAX_COMPARED and len(name) <= _MAX_COMPARED_LENGTH:
         import difflib
 
-        near = difflib.get_close_matches(name, list(index.names()), n=3, cutoff=0.5)
+        names = [other for other in index.names() if len(other) <= _MAX_COMPARED_LENGTH]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         if near:
-            return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(map(repr, near))}"
+            return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(map(shown, near))}"
     return f"names() lists its {count}"

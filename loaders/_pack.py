@@ -7,10 +7,10 @@ before it has been compared with the bytes that are there.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import DType
-from emitter.errors import FormatError
+from emitter.errors import FormatError, shown
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Index", "Payload", "Table", "TensorRecord"]
-
-# docs/pack-format.md, Limits.
-MAX_DIRECTORY_COUNT = 1 << 10
-
-MAX_NDIM = 64
 
 _ENTRY = {order: struct.Struct(order + fmt.DIRECTORY_ENTRY.struct_format) for order in "<>"}
 _PAYLOAD = {order: struct.Struct(order + fmt.PAYLOAD.struct_format) for order in "<>"}
@@ -86,9 +81,9 @@ class Index:
         self.order = order = "<" if header.byte_order == "little" else ">"
         self.tables = {kind: Table(record.size, 0, 0) for kind, (record, _, _) in _TABLES.items()}
         count, step, start = header.directory_count, header.directory_record_size, header.directory_offset
-        if count > MAX_DIRECTORY_COUNT:
+        if count > fmt.MAX_TABLES:
             raise FormatError(
-                "directory_count is out of range", where=where, expected=f"at most {MAX_DIRECTORY_COUNT}", actual=count
+                "directory_count is out of range", where=where, expected=f"at most {fmt.MAX_TABLES}", actual=count
             )
         if step < fmt.DIRECTORY_ENTRY.size or step % 8:
             raise FormatError(
@@ -200,11 +195,11 @@ class Index:
                 actual=f"{payload.offset} to {payload.offset + payload.size}",
             )
         alignment = payload.alignment
-        if not 0 < alignment <= 1 << 21 or alignment & (alignment - 1):
+        if not 0 < alignment <= fmt.MAX_ALIGNMENT or alignment & (alignment - 1):
             raise FormatError(
                 "the payload's alignment is wrong",
                 where=where,
-                expected="a power of two, at most 2097152",
+                expected=f"a power of two, at most {fmt.MAX_ALIGNMENT}",
                 actual=alignment,
             )
         if payload.offset % alignment:
@@ -214,8 +209,10 @@ class Index:
 
     def shape(self, record: TensorRecord, where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return shape and strides (in elements, and row-major) of a tensor."""
-        if record.ndim > MAX_NDIM:
-            raise FormatError("too many dimensions", where=where, expected=f"at most {MAX_NDIM}", actual=record.ndim)
+        if record.ndim > fmt.MAX_NDIM:
+            raise FormatError(
+                "too many dimensions", where=where, expected=f"at most {fmt.MAX_NDIM}", actual=record.ndim
+            )
         shape = self._dims("shape", record.shape_offset, record.ndim, where)
         strides = self._dims("strides", record.strides_offset, record.ndim, where)
         step = 1
@@ -279,7 +276,7 @@ class Index:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"{what} is not UTF-8", where=self.where, actual=raw[:80]) from error
+            raise FormatError(f"{what} is not UTF-8", where=self.where, actual=shown(raw)) from error
 
     def _dims(self, what: str, offset: int, ndim: int, where: str) -> tuple[int, ...]:
         if not ndim:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from emitter.records import TYPE_CHECKING
 
 from emitter.checksum import crc32c
-from emitter.errors import FormatError, LoadError
+from emitter.errors import FormatError, LoadError, shown
 
 if TYPE_CHECKING:
+    from typing import Any
     from collections.abc import Callable
 
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Tensor:
         index = open_index()
         record = index.tensor(number)
         self.name: str = index.name(number)
-        where = f"{index.where}: tensor {self.name!r}"
+        where = f"{index.where}: tensor {shown(self.name)}"
         if not record.dtype.element_bits:
             raise FormatError("the element type has no bits", where=where, actual=record.dtype)
         payload = index.payload(record.payload, where)
@@ -64,7 +65,7 @@ class Tensor:
             )
 
     def __repr__(self) -> str:
-        return f"<emitter tensor {self.name!r}: {self.dtype} {list(self.shape)}, {self.nbytes} bytes>"
+        return f"<emitter tensor {shown(self.name)}: {self.dtype} {list(self.shape)}, {self.nbytes} bytes>"
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -155,7 +156,7 @@ class Tensor:
         return _dlpack.CPU
 
     def _where(self) -> str:
-        return f"{self._open().where}: tensor {self.name!r}"
+        return f"{self._open().where}: tensor {shown(self.name)}"
 
 
 def check_crc(data: memoryview, expected: int, where: str) -> None:

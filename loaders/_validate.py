@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from emitter.records import TYPE_CHECKING
 
 from emitter.checksum import crc32c
-from emitter.errors import FormatError
+from emitter.errors import FormatError, shown
 from emitter.pack import format as fmt
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["validate"]
 
-_MAX_STRING = 65535  # bytes of a name, a metadata key, the model version
 _STEP = 1 << 20
 _RESERVED = fmt.TENSOR.offset("reserved")
 
@@ -106,7 +105,10 @@ def _check_tensors(index: Index, metadata_end: int) -> None:
         name = _check_string(index, where, "the name", (offset, length), least=1)
         if name <= previous:
             raise FormatError(
-                "the name is not behind the one before", where=where, expected=f"more than {previous!r}", actual=name
+                "the name is not behind the one before",
+                where=where,
+                expected=f"more than {shown(previous)}",
+                actual=shown(name),
             )
         previous = name
         record = index.tensor(number)
@@ -162,8 +164,8 @@ def _check_metadata(index: Index, where: str, first: int, count: int, expected: 
             raise FormatError(
                 "a metadata key is not behind the one before",
                 where=where,
-                expected=f"more than {previous!r}",
-                actual=key,
+                expected=f"more than {shown(previous)}",
+                actual=shown(key),
             )
         previous = key
     if first != expected:
@@ -172,10 +174,11 @@ def _check_metadata(index: Index, where: str, first: int, count: int, expected: 
 
 
 def _check_string(
-    index: Index, where: str, what: str, place: tuple[int, int], *, least: int = 0, most: int = _MAX_STRING
+    index: Index, where: str, what: str, place: tuple[int, int], *, least: int = 0, most: int | None = None
 ) -> bytes:
-    """Check the string at `place` (offset, length) and return its bytes."""
+    """Check the string at `place` (offset, length) and return its bytes; `most` None is the limit on names."""
     offset, length = place
+    most = fmt.MAX_NAME_BYTES if most is None else most
     pool = index.tables[fmt.STRINGS.kind]
     if not least <= length <= most:
         raise FormatError(
@@ -190,6 +193,6 @@ def _check_string(
         )
     text = bytes(index.data[offset : offset + length + 1])
     if text.find(b"\0") != length:
-        raise FormatError(f"{what} is not ended by its only NUL", where=where, actual=text[:80])
+        raise FormatError(f"{what} is not ended by its only NUL", where=where, actual=shown(text))
     index.string(what, offset, length)  # UTF-8 from its first byte: it begins at a character
     return text[:-1]

@@ -208,7 +208,7 @@ def test_archives(tmp_path: Path) -> None:
     assert single.read_bytes()[place.file_offset : place.file_offset + place.size] == sample_pack()
     assert library["w"].sum() == 15
     assert [pack.member for pack in load(double).packs] == ["a_name_beyond_sixteen.o", "b.o"]
-    with pytest.raises(LoadError, match=r"packs\[0\] in a_name_beyond_sixteen.o at file offset"):
+    with pytest.raises(LoadError, match=r"packs\[0\] in 'a_name_beyond_sixteen.o' at file offset"):
         load(double).names()
     with pytest.raises(LoadError, match="ar archive of ELF relocatable object for AArch64: it holds no pack"):
         load(none)

@@ -9,6 +9,7 @@ import struct
 import sys
 import weakref
 from pathlib import Path
+from socket import AF_UNIX, socket
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -306,12 +307,56 @@ def test_refuses_a_buffer_with_gaps() -> None:
         load(memoryview(sample_pack())[::2])
 
 
+def test_refuses_a_released_buffer() -> None:
+    released = memoryview(sample_pack())
+    released.release()
+    with pytest.raises(UsageError, match="neither a path nor a buffer"):
+        load(released)
+
+
+def test_a_long_name_is_cut_in_messages() -> None:
+    package = Package()
+    long = "w" * 65535
+    package.add_raw(long, b"abcd")
+    package.add_raw("near", b"abc")
+    pack = bytearray(build_pack(package))
+    library = load(pack)
+    tensor = library.tensor(long)
+    assert len(repr(tensor)) < 300
+    with pytest.raises(LoadError, match=r"'w{120}'\.\.\. \(65534 in all\).*names\(\) lists its 2") as caught:
+        library.tensor(long[1:])
+    assert len(str(caught.value)) < 400
+    with pytest.raises(LoadError, match="the nearest is 'near'"):
+        library.tensor("nea")
+    pack[tensor.file_offset] ^= 1
+    with pytest.raises(FormatError, match="crc32c does not match") as damaged:
+        tensor.check()
+    assert len(str(damaged.value)) < 400
+
+
+def test_an_empty_path_is_shown() -> None:
+    with pytest.raises(LoadError, match=r"^'': cannot open: No such file"):
+        load("")
+
+
+def bind(path: Path) -> None:
+    with socket(AF_UNIX) as end:
+        directory = os.getcwd()
+        os.chdir(path.parent)  # the name of a socket is at most 107 bytes long
+        try:
+            end.bind(path.name)
+        finally:
+            os.chdir(directory)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot open: No such file"),
-        (Path.mkdir, "cannot open: Is a directory"),
+        (Path.mkdir, "not a regular file"),
         (lambda path: path.symlink_to("/dev/null"), "not a regular file"),
+        (os.mkfifo, "not a regular file.*write the bytes to one"),
+        (bind, "not a regular file"),
         (b"", "the file is empty"),
         (b"PK\3\4 something", r"not a file that holds packs.*begin 50 4b"),
         (b"\x89", "not a file that holds packs"),
