@@ -12,7 +12,7 @@ a line here only if its CPU is new.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import TargetError
 
@@ -202,9 +202,8 @@ def _split(typed: str, text: str) -> _Parts:
     if "/" in text:
         return _docker(typed, text)
     for tag, environment in _PYTHON_TAGS:
-        match = _fullmatch(
-            tag, text.split(".", maxsplit=1)[0]
-        )  # several tags may stand side by side, dots between them
+        # Several tags may stand side by side, dots between them.
+        match = _fullmatch(tag, text.split(".", maxsplit=1)[0])
         if match:
             found = match.groupdict()
             numbers = [found[key] for key in ("major", "minor") if found.get(key)]
