@@ -10,13 +10,13 @@ import gc
 import os
 from contextlib import contextmanager
 from importlib import import_module
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import UINT, DType
 from emitter.errors import InputError, UsageError, shown
 from emitter.inputs._common import RAW_HINT, Contents, pread
 from emitter.pack import format as fmt
 from emitter.package import Extent, FileSource, Tensor
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -166,20 +166,28 @@ def _not_recognised(source: FileSource, head: bytes) -> InputError:
 
 
 def _merge_metadata(package: Package, contents: Contents, path: str) -> None:
-    _check_metadata(contents.metadata, path)
     for tensor in contents.tensors:
         _check_metadata(tensor.metadata, f"{path}: tensor {shown(tensor.name)}")
-    for key, value in contents.metadata.items():
-        known = package.metadata.setdefault(key, value)
-        if known != value:
-            raise InputError(
-                f"metadata {shown(key)} has another value already",
-                where=path,
-                expected=shown(known),
-                actual=shown(value),
-                hint="keep the metadata of one of the inputs only",
-            )
-    package.model_version = package.model_version or contents.model_version
+    for where, metadata in contents.metadata:
+        _check_metadata(metadata, where)
+        for key, value in metadata.items():
+            known = package.metadata.setdefault(key, value)
+            if known != value:
+                raise _contradiction(f"metadata {shown(key)}", where, known, value)
+    version = contents.model_version
+    if version and package.model_version not in ("", version):
+        raise _contradiction("the model version", path, package.model_version, version)
+    package.model_version = package.model_version or version
+
+
+def _contradiction(what: str, where: str, known: str, value: str) -> InputError:
+    return InputError(
+        f"{what} has another value already",
+        where=where,
+        expected=shown(known),
+        actual=shown(value),
+        hint="leave out --keep-metadata (keep_metadata), or keep that of one file only",
+    )
 
 
 def _check_metadata(metadata: Mapping[str, str], where: str) -> None:

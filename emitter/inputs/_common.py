@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import InputError
 from emitter.reading import pread as read_some
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emitter.package import Tensor
 
 __all__ = ["RAW_HINT", "Contents", "pread", "qualify", "stem"]
@@ -17,10 +19,14 @@ RAW_HINT = "write raw:FILE to take its bytes as they are"
 
 
 class Contents(NamedTuple):
-    """What an input holds. The metadata is the input's own; whether it is kept is the caller's choice."""
+    """What an input holds. The metadata is the input's own; whether it is kept is the caller's choice.
+
+    `metadata` has an entry for each of its files: the name of that file, and what it says. That two of them contradict
+    each other matters only if they are kept.
+    """
 
     tensors: list[Tensor]
-    metadata: dict[str, str]
+    metadata: Sequence[tuple[str, dict[str, str]]] = ()
     model_version: str = ""
 
 

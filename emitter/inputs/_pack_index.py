@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
 from emitter.errors import InputError
 from emitter.inputs._common import pread
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from emitter.records import TYPE_CHECKING
-
 from emitter.dtypes import BY_NAME, DType
 from emitter.errors import InputError, shown
 from emitter.package import NATIVE_BYTE_ORDER, BufferSource, Extent, Tensor, check_metadata, payload_bytes
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Mapping
+    from typing import Any
 
     from emitter.package import ByteOrder
 

@@ -8,12 +8,12 @@ the elements.
 from __future__ import annotations
 
 import re
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import BOOL, COMPLEX, FLOAT, INT, UINT, DType
 from emitter.errors import InputError, shown
 from emitter.inputs._common import Contents, pread, stem
 from emitter.package import NATIVE_BYTE_ORDER, Extent, FileSource, Tensor, payload_bytes
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def read(source: FileSource, prefix: str) -> Contents:
     with source.open() as fd:
         header = parse_header(lambda count: pread(fd, count, 0, path), source.size, path)
     extent = Extent(source, header.data_offset, header.nbytes, header.byte_order, fortran_order=header.fortran_order)
-    return Contents([Tensor(prefix or stem(path), header.dtype, header.shape, extent)], {})
+    return Contents([Tensor(prefix or stem(path), header.dtype, header.shape, extent)])
 
 
 def parse_header(read_first: Callable[[int], bytes], size: int, where: str) -> Header:

@@ -7,12 +7,12 @@ Source: APPNOTE.TXT 6.3.10 of ZIP (4.3.7 local file header, 4.3.12 central direc
 from __future__ import annotations
 
 import struct
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import InputError, shown
 from emitter.inputs import npy
 from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
 from emitter.package import Extent, Inflate, Tensor
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from emitter.package import FileSource
@@ -74,7 +74,7 @@ def read(source: FileSource, prefix: str) -> Contents:
                     "the member runs into the central directory", where=where, actual=f"it ends at {previous_end}"
                 )
             tensors.append(_tensor(fd, source, member, data_offset, prefix))
-    return Contents(tensors, {})
+    return Contents(tensors)
 
 
 def _read_directory(fd: int, source: FileSource) -> tuple[int, list[_Member]]:

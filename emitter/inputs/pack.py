@@ -6,7 +6,6 @@ Source: docs/pack-format.md; the records are those of `emitter.pack.format`.
 from __future__ import annotations
 
 import struct
-from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import DType
 from emitter.errors import InputError, shown
@@ -14,6 +13,7 @@ from emitter.inputs._common import Contents, qualify
 from emitter.inputs._pack_index import Index, check_alignment
 from emitter.pack import format as fmt
 from emitter.package import Extent, Tensor, payload_bytes
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emitter.package import FileSource
@@ -69,7 +69,7 @@ class _Reader:
             previous = name
             found.append(self._tensor(prefix, _decode(name, where), record))
         found.sort(key=lambda item: item[0])
-        return Contents([tensor for _, tensor in found], metadata, model_version)
+        return Contents([tensor for _, tensor in found], [(self.path, metadata)], model_version)
 
     def _tensor(self, prefix: str, name: str, record: list[int]) -> tuple[int, Tensor]:
         """Return the number of a tensor's payload, and the tensor."""

@@ -9,12 +9,12 @@ tensor, relative to the index.
 from __future__ import annotations
 
 import os
-from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import BY_SAFETENSORS
 from emitter.errors import InputError, shown
 from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
 from emitter.package import Extent, FileSource, Tensor, payload_bytes
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,7 +51,7 @@ def read(source: FileSource, prefix: str) -> Contents:
     tensors = [_tensor(source, start, prefix, name, entry) for name, entry in header.items()]
     tensors.sort(key=lambda tensor: (tensor.extent.offset, tensor.extent.length))
     _check_cover(source, start, tensors)
-    return Contents(tensors, metadata)
+    return Contents(tensors, [(path, metadata)])
 
 
 def _tensor(source: FileSource, start: int, prefix: str, name: str, entry: object) -> Tensor:
@@ -127,7 +127,7 @@ def read_index(source: FileSource, prefix: str) -> Contents:
     if "weight_map" not in index:
         raise InputError("this JSON is no safetensors index", where=path, expected="the key weight_map", hint=RAW_HINT)
     shard_of = _string_map(index["weight_map"], f"{path}: weight_map")
-    metadata = _index_metadata(index.get("metadata", {}), f"{path}: metadata")
+    metadata = [(path, _index_metadata(index.get("metadata", {}), f"{path}: metadata"))]
     folder = os.path.dirname(path)
     tensors: list[Tensor] = []
     for shard in dict.fromkeys(shard_of.values()):
@@ -145,15 +145,7 @@ def read_index(source: FileSource, prefix: str) -> Contents:
         for name, named in shard_of.items():
             if named == shard and name not in present:
                 raise InputError(f"tensor {shown(name)} is not in this file, and the index says it is", where=where)
-        for key, value in contents.metadata.items():
-            known = metadata.setdefault(key, value)
-            if known != value:
-                raise InputError(
-                    f"metadata {shown(key)} differs between files of one model",
-                    where=where,
-                    expected=shown(known),
-                    actual=shown(value),
-                )
+        metadata += contents.metadata
         tensors += contents.tensors
     if prefix:
         tensors = [Tensor(qualify(prefix, t.name), t.dtype, t.shape, t.extent) for t in tensors]

@@ -134,9 +134,25 @@ def test_metadata_and_version_are_kept_only_when_asked(tmp_path: Path) -> None:
     kept.add_input(tmp_path / "x.pack", keep_metadata=True)
     assert (kept.metadata, kept.model_version) == ({"author": "A", "note": ""}, "v7")
     assert kept.tensors[0].metadata == {"axis": "0"}
-    own = Package(model_version="mine")
-    own.add_input(tmp_path / "x.pack", keep_metadata=True)
-    assert own.model_version == "mine"
+    other = Package(model_version="mine")
+    other.add_input(tmp_path / "x.pack", prefix="p")
+    assert other.model_version == "mine"
+    message = (
+        "x.pack: the model version has another value already: expected 'mine', found 'v7'; leave out --keep-metadata"
+    )
+    with pytest.raises(InputError, match=message):
+        other.add_input(tmp_path / "x.pack", keep_metadata=True)
+
+
+@pytest.mark.parametrize(("first", "second", "kept"), [("", "v7", "v7"), ("v7", "", "v7"), ("v7", "v7", "v7")])
+def test_model_versions_of_two_packs_that_agree_are_kept(tmp_path: Path, first: str, second: str, kept: str) -> None:
+    package = Package()
+    for name, version in (("a", first), ("b", second)):
+        part = Package(model_version=version)
+        part.add_raw(name, b"x")
+        (tmp_path / name).write_bytes(build_pack(part))
+        package.add_input(tmp_path / name, keep_metadata=True)
+    assert package.model_version == kept
 
 
 def test_equal_payloads_become_equal_extents(tmp_path: Path) -> None:
