@@ -1,16 +1,22 @@
 """The C and C++ header of a package: its symbols, their types, and the schema that a program was written for.
 
-It depends on the schema alone (names, element types, shapes, symbols), so new weights change none of its bytes and
-recompile nothing. It is under 0BSD, includes <stddef.h> and <stdint.h> only, and names nothing that does not begin with
-the package's own names.
+It depends on the schema (names, element types, shapes, encodings) and on what names and alignments were chosen, so new
+weights change none of its bytes and recompile nothing. It is under 0BSD, includes <stddef.h> and <stdint.h> only, and
+names nothing that does not begin with the package's own names.
+
+Each symbol is declared, and has an accessor beside it. Code that was not compiled with -fPIC may reach data at a fixed
+distance; for data of a library a linker must then copy them into the program or, since they are protected, refuse. An
+accessor reads the address from a variable of its own, which the dynamic linker fills: that always works. It is a
+function, so that nothing is emitted where it is not used, and the symbol's name stays free for users' own fields and
+variables. GCC 12's attribute for this, nodirect_extern_access, marks the whole program: GNU ld 2.40 then makes text
+relocations of references to stderr or std::cout, which crash. Weak declarations would be null in some programs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emitter.dtypes import FLOAT, INT, UINT
 from emitter.pack.plan import DEFAULT_ALIGNMENT
+from emitter.records import TYPE_CHECKING
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
@@ -34,19 +40,25 @@ _C_TYPES = {
 # An array of more bytes than this is declared without its extent: a compiler for 32-bit pointers refuses it.
 _LARGEST_EXTENT = (1 << 31) - 1
 
+# The number in the include guard; that of EMITTER_INTERFACE in emitter.h.
+_INTERFACE = 0
+
 _HEAD = """\
 /* SPDX-License-Identifier: 0BSD
- * Written by emitter; it changes only when names, types or shapes of tensors do.
+ * Written by emitter; it changes only when names, types or shapes of tensors do, or the options that name and align.
+ *
+ * {name}_data() always works. {name} itself works where the weights are part of the program (.o, .a), and for a
+ * library in code that finds data by a table: -fPIC, PIE of clang, PIE on most CPUs. Elsewhere linkers refuse it: if
+ * yours says "copy relocation against non-copyable protected symbol", use {name}_data(). So for sizes and tensors.
  *
  *     #include "emitter.h"
  *     emitter_reader reader;
- *     emitter_status status = emitter_open_expect(&reader, {name}, {name}_size, {name}_SCHEMA);
+ *     emitter_status status = emitter_open_expect(&reader, {name}_data(), {name}_data_size(), {name}_SCHEMA);
  *
- * May be defined before: {name}_API, how the symbols are declared; {name}_STATIC, on Windows, if they are not in a DLL;
- * {name}_DIRECT, elsewhere, if they are part of the program itself and no pointer shall stand between (see the end).
+ * May be defined before: {name}_API, how the symbols are declared; {name}_STATIC, on Windows, if they are not in a DLL.
  */
-#ifndef EMITTED_{name}_H
-#define EMITTED_{name}_H
+#ifndef EMITTER{interface}_{name}_H
+#define EMITTER{interface}_{name}_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,6 +75,25 @@ _HEAD = """\
 #endif
 #endif
 
+/* Private: how accessors are declared, and how they get an address, {name}_at_: from a variable, which is volatile so
+ * that a compiler does not put what it was initialised with in its place. */
+#if defined(__GNUC__)
+#define {name}_INLINE_ static inline __attribute__((unused))
+#else
+#define {name}_INLINE_ static inline
+#endif
+#if defined(_WIN32)
+#define {name}_AT_(type, address, symbol) type *{name}_at_ = address
+#elif defined(__arm__) && defined(__linux__) && defined(__GNUC__)
+/* GNU ld for Arm copies what a variable refers to, too, with -no-pie; but not what the global offset table does. */
+#define {name}_AT_(type, address, symbol) \\
+    type *{name}_at_, *{name}_to_; \\
+    __asm__("adr %0, 1f\\n\\tldr %1, [%0]\\n\\tldr %0, [%0, %1]\\n\\tb 2f\\n\\t.balign 4\\n" \\
+            "1:\\t.word " #symbol "(GOT_PREL)\\n2:" : "=&l"({name}_at_), "=&l"({name}_to_))
+#else
+#define {name}_AT_(type, address, symbol) static type *volatile {name}_at_ = address
+#endif
+
 /* The tensors that this header was written for: names, types and shapes. */
 #define {name}_SCHEMA UINT64_C({schema:#018x})
 
@@ -73,22 +104,18 @@ extern "C" {{
 /* The pack, and its size in bytes. */
 extern {name}_API const unsigned char {name}[];
 extern {name}_API const size_t {name}_size;
+{name}_INLINE_ const unsigned char *{name}_data(void)
+{{ {name}_AT_(const unsigned char, {name}, {name}); return {name}_at_; }}
+{name}_INLINE_ size_t {name}_data_size(void)
+{{ {name}_AT_(const size_t, &{name}_size, {name}_size); return *{name}_at_; }}
 """
 
-# The attribute nodirect_extern_access, which GCC 12 has for this, marks the whole program: GNU ld then copies nothing
-# at all, and direct references to stderr or std::cout become text relocations that crash.
-_INDIRECT = """\
+_TENSOR = """\
 
-/* Code that was not compiled with -fPIC reaches data at a fixed distance. For data of a library a linker must then copy
- * them into the program, or refuse. So such code reaches them through pointers, which the dynamic linker fills. Since
- * the names are macros then, include this file after others. */
-#if defined(__GNUC__) && defined(__ELF__) && (!defined(__PIC__) || defined(__PIE__)) && !defined({name}_DIRECT)
-{pointers}#endif
-"""
-
-_POINTER = """\
-static __typeof__({symbol}) *volatile {symbol}_at_ __attribute__((unused)) = &{symbol};
-#define {symbol} (*{symbol}_at_)
+{comment}extern {name}_API const {type} {symbol}[{extent}];
+{name}_INLINE_ const {type} *{symbol}_data(void)
+{{ {name}_AT_(const {type}, {symbol}, {symbol}); return {name}_at_; }}
+#define {symbol}_NDIM {ndim}
 """
 
 _FOOT = """\
@@ -97,7 +124,7 @@ _FOOT = """\
 }}
 #endif
 
-#endif /* EMITTED_{name}_H */
+#endif /* EMITTER{interface}_{name}_H */
 """
 
 
@@ -112,58 +139,55 @@ def render_header(
     """Return the header of `package`, emitted as the symbol `name`, with the given symbols of its tensors.
 
     Tensors are listed in the order of the bytes of their names. Those that have a symbol are declared as arrays of the
-    type that C has for their elements, or else as bytes, with macros `SYMBOL_NDIM` and `SYMBOL_SHAPE` (an initialiser,
-    absent for 0 dimensions). `alignment` is the package's default in bytes: a tensor that is less aligned than its type
-    is declared as bytes. Raises LayoutError for names that C cannot declare or that collide.
+    type that C has for their elements, or else as bytes, with an accessor `SYMBOL_data` and macros `SYMBOL_NDIM` and
+    `SYMBOL_SHAPE` (an initialiser, absent for 0 dimensions). `alignment` is the package's default in bytes: a tensor
+    that is less aligned than its type is declared as bytes. Raises LayoutError for names that C cannot declare or that
+    collide.
     """
     tensors = sorted(package.tensors, key=lambda tensor: tensor.name.encode())
     symbol_of = {symbol.tensor: symbol.name for symbol in symbols}
     check_names(_names(name, tensors, symbol_of))
-    parts = [_HEAD.format(name=name, schema=plan.schema)]
+    parts = [_HEAD.format(name=name, interface=_INTERFACE, schema=plan.schema)]
+    if tensors and not symbol_of:
+        parts.append("\n/* Its tensors, which a reader finds by name: */\n")
     for tensor in tensors:
         symbol = symbol_of.get(tensor.name)
         comment = f"/* {_quoted(tensor.name)}: {_description(tensor)} */\n"
         if symbol is None:
             parts.append(comment)
             continue
+        type_, extent = _array(tensor, tensor.alignment or alignment)
         parts.append(
-            f"\n{comment}extern {name}_API const {_declarator(tensor, symbol, tensor.alignment or alignment)};\n"
+            _TENSOR.format(name=name, symbol=symbol, comment=comment, type=type_, extent=extent, ndim=len(tensor.shape))
         )
-        parts.append(f"#define {symbol}_NDIM {len(tensor.shape)}\n")
         if tensor.shape:
             parts.append(f"#define {symbol}_SHAPE {{{', '.join(_constant(extent) for extent in tensor.shape)}}}\n")
-    if tensors and not symbol_of:
-        parts.insert(1, "\n/* Its tensors, which a reader finds by name: */\n")
-    reached = [name, f"{name}_size", *(symbol_of[tensor.name] for tensor in tensors if tensor.name in symbol_of)]
-    pointers = "".join(_POINTER.format(symbol=symbol) for symbol in reached)
-    parts.append(_INDIRECT.format(name=name, pointers=pointers))
-    parts.append(_FOOT.format(name=name))
+    parts.append(_FOOT.format(name=name, interface=_INTERFACE))
     return "".join(parts)
 
 
 def _names(name: str, tensors: Sequence[Tensor], symbol_of: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every name that the header gives a meaning, with its source."""
     yield name, "the name"
-    for suffix in ("size", "SCHEMA", "API", "STATIC", "DIRECT", "at_", "size_at_"):
+    for suffix in ("size", "data", "data_size", "SCHEMA", "API", "STATIC", "INLINE_", "AT_", "at_", "to_"):
         yield f"{name}_{suffix}", f"the {suffix} of {name}"
-    yield f"EMITTED_{name}_H", f"the guard of {name}"
+    yield f"EMITTER{_INTERFACE}_{name}_H", f"the guard of {name}"
     for tensor in tensors:
         symbol = symbol_of.get(tensor.name)
         if symbol is not None:
             yield symbol, f"tensor {tensor.name!r}"
-            yield f"{symbol}_at_", f"the pointer of tensor {tensor.name!r}"
+            yield f"{symbol}_data", f"the accessor of tensor {tensor.name!r}"
             yield f"{symbol}_NDIM", f"the macro of tensor {tensor.name!r}"
             if tensor.shape:
                 yield f"{symbol}_SHAPE", f"the macro of tensor {tensor.name!r}"
 
 
-def _declarator(tensor: Tensor, symbol: str, alignment: int) -> str:
-    dtype = tensor.dtype
-    type_, unit = ("unsigned char", 1) if tensor.encoding else _element(dtype, alignment)
-    elements = tensor.nbytes // unit
+def _array(tensor: Tensor, alignment: int) -> tuple[str, str]:
+    """Return the type of the elements that a tensor is declared with, and their number; "" if it is not declared."""
+    type_, unit = ("unsigned char", 1) if tensor.encoding else _element(tensor.dtype, alignment)
     # ISO C has no arrays of 0 elements. A block format's size does not follow from the schema.
     known = 0 < tensor.nbytes <= _LARGEST_EXTENT and not tensor.encoding
-    return f"{type_} {symbol}[{elements if known else ''}]"
+    return type_, str(tensor.nbytes // unit) if known else ""
 
 
 def _element(dtype: DType, alignment: int) -> tuple[str, int]:

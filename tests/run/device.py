@@ -115,14 +115,7 @@ class Device:
 
     def uses(self, model: Model) -> list[str]:
         """Return the flags with which direct.c uses a model by its generated header."""
-        name = model.name
-        return [
-            f"-I{self.folder}",
-            f'-DHEADER="{name}.h"',
-            f"-DPACK={name}",
-            f"-DPACK_SIZE={name}_size",
-            f"-DSCHEMA={name}_SCHEMA",
-        ]
+        return [f"-I{self.folder}", f'-DHEADER="{model.name}.h"', f"-DNAME={model.name}"]
 
     def compile(self, source: str, output: Path, *flags: str, compiler: list[str] | None = None) -> Completed:
         """Compile and link a program of cross/programs; warnings are errors."""

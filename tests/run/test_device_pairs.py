@@ -42,11 +42,9 @@ def test_two_packs_in_one_program(
     done = device.compile(
         "direct.c",
         tmp_path / "program",
-        "-fPIC",
         *device.uses(model),
         f'-DHEADER2="{second}.h"',
-        f"-DPACK2={second}",
-        f"-DPACK2_SIZE={second}_size",
+        f"-DNAME2={second}",
         *map(str, artefacts),
         f"-Wl,-rpath,{device.folder}",
     )
