@@ -12,7 +12,8 @@ b'0123456789abcdef'
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emitter.driver import Artefact, emit

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.layout import BUILD_ID_SIZE
@@ -31,6 +30,7 @@ from emitter.readback import (
     require,
     text,
 )
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emitter.layout import FilePlan

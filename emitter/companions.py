@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emitter.dtypes import describe
 from emitter.errors import OutputError
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ the inputs, the pack, the loaders and the generated headers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from emitter.records import NamedTuple
 
 __all__ = ["BY_NAME", "BY_SAFETENSORS", "TABLE", "DType", "Row", "describe", "parse"]
 

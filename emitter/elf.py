@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from operator import itemgetter
 from struct import Struct, pack
-from typing import TYPE_CHECKING, NamedTuple
+
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

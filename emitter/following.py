@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from emitter.checksum import crc32c, crc32c_zeros
 from emitter.reading import WINDOW
+from emitter.records import TYPE_CHECKING
 from emitter.writing import read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from queue import SimpleQueue
     from threading import Thread
+    from typing import Protocol
 
     from emitter.layout import Copy
 
-__all__ = ["Followed", "Follower", "Ranges", "Sums"]
+    class Sums(Protocol):
+        """Takes in consecutive ranges of the destination, each final when it is given."""
+
+        def hole(self, start: int, end: int) -> None:
+            """Take in zeros."""
+
+        def written(self, start: int, end: int) -> None:
+            """Take in what has been written, by reading it back."""
+
+        def data(self, start: int, data: bytes) -> None:
+            """Take in bytes that have been written."""
 
 
-class Sums(Protocol):
-    """Takes in consecutive ranges of the destination, each final when it is given."""
-
-    def hole(self, start: int, end: int) -> None:
-        """Take in zeros."""
-
-    def written(self, start: int, end: int) -> None:
-        """Take in what has been written, by reading it back."""
-
-    def data(self, start: int, data: bytes) -> None:
-        """Take in bytes that have been written."""
+__all__ = ["Followed", "Follower", "Ranges"]
 
 
 class Ranges:

@@ -5,7 +5,7 @@ The writers of each format (`emitter.image`, `emitter.splice`) return a `FilePla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal, TypeAlias
 
     from emitter.layout import Copy
 
 __all__ = ["ObjectModel", "Reference", "Section", "Symbol", "TensorSymbol", "Visibility"]
 
-Visibility = Literal["default", "protected", "hidden"]
+Visibility: TypeAlias = 'Literal["default", "protected", "hidden"]'
 
 
 class TensorSymbol(NamedTuple):

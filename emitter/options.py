@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from emitter.errors import UsageError
 from emitter.layout import identifier
 from emitter.model import Visibility
 from emitter.pack.format import MAX_ALIGNMENT
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Literal, TypeAlias
 
     from emitter.targets import Resolved
     from emitter.targets._base import Target
@@ -31,10 +32,10 @@ __all__ = [
     "symbol_name",
 ]
 
-Format = Literal["object", "archive", "library", "pack"]
-Style = Literal["ld", "incbin", "xxd"]
-LargeDataChoice = Literal["auto", "always", "never"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+Format: TypeAlias = 'Literal["object", "archive", "library", "pack"]'
+Style: TypeAlias = 'Literal["ld", "incbin", "xxd"]'
+LargeDataChoice: TypeAlias = 'Literal["auto", "always", "never"]'
+FORMATS: tuple[Format, ...] = ("object", "archive", "library", "pack")
 
 PACK_SUFFIX = ".pack"
 # Suffixes of the same kinds of file on platforms with other object formats: known, so that the message can say what is
@@ -72,9 +73,9 @@ class Options(NamedTuple):
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "emit": FORMATS,
-    "visibility": get_args(Visibility),
-    "symbols": get_args(Style),
-    "large_data": get_args(LargeDataChoice),
+    "visibility": ("default", "protected", "hidden"),
+    "symbols": ("ld", "incbin", "xxd"),
+    "large_data": ("auto", "always", "never"),
 }
 _KINDS: Mapping[str, type] = {"align": int, "tensor_symbols": bool, "retain": bool}  # the others are str
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from emitter.errors import OutputError, UsageError
 from emitter.package import FileSource
+from emitter.records import TYPE_CHECKING
 from emitter.writing import output_error, pwrite
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import DType
 from emitter.errors import InputError, UsageError, shown
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
     from collections.abc import Iterator, Sequence
+    from typing import Literal, TypeAlias
 
 __all__ = [
     "NATIVE_BYTE_ORDER",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import targets
 from emitter.companions import depfile_text
@@ -11,6 +10,7 @@ from emitter.errors import UsageError
 from emitter.layout import FilePlan
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from emitter.errors import InputError
 from emitter.package import BufferSource, FileSource
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import string
 from struct import pack
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from emitter.errors import LayoutError
 from emitter.layout import Copy, align_up, identifier
 from emitter.model import ObjectModel, Section, Symbol, TensorSymbol
+from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Literal
 
     from emitter.model import Visibility
     from emitter.options import Style

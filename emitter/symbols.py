@@ -5,13 +5,12 @@ The contract that these symbols keep is docs/symbols.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emitter.elf import PACK_NOTE_DESC, Encoding
 from emitter.errors import LayoutError, TargetError
 from emitter.layout import identifier
 from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,13 +12,13 @@ Space is reserved first: a disk that is full says so before the work, and the co
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.errors import InputError
 from emitter.following import Followed, Follower, Ranges
 from emitter.layout import BUILD_ID_SIZE, align_up
 from emitter.reading import WINDOW, Reader, open_reader
+from emitter.records import TYPE_CHECKING
 from emitter.transforms import inflate, swap, transpose
 from emitter.writing import FULL, GAP, Reserve, Writer, output_error, pwrite, read_back
 

@@ -6,9 +6,8 @@ offset.
 
 from __future__ import annotations
 
-from emitter.records import TYPE_CHECKING, NamedTuple
-
 from emitter.errors import FormatError, LoadError
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from emitter.records import TYPE_CHECKING
 
 from emitter.dtypes import INT, DType, row_of
 from emitter.errors import LoadError
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
+
     from numpy.typing import NDArray
 
     from emitter.package import ByteOrder

@@ -5,12 +5,11 @@ A format is one row of `_FORMATS`: its magic, and the function that finds the pa
 
 from __future__ import annotations
 
-from emitter.records import TYPE_CHECKING, NamedTuple
-
 from emitter.errors import LoadError, shown
 from emitter.loaders import _archive, _elf
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

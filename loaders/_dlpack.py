@@ -8,7 +8,6 @@ while an exception is on its way. A ctypes callback loses that exception; numpy'
 from __future__ import annotations
 
 import ctypes
-from emitter.records import TYPE_CHECKING
 
 from emitter.dlpack import (
     FLAG_IS_COPIED,
@@ -20,9 +19,11 @@ from emitter.dlpack import (
     capsule_pointer,
 )
 from emitter.loaders._arrays import raw_array
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
+
     from emitter.dtypes import DType
 
 __all__ = ["CPU", "export"]

@@ -8,11 +8,11 @@ from its registry.
 from __future__ import annotations
 
 import struct
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import FormatError, LoadError
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.checksum import crc32c
 from emitter.errors import FormatError, LoadError
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from emitter.package import ByteOrder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from emitter.records import TYPE_CHECKING
 from typing import TypeVar
 
 from emitter.errors import LoadError, UsageError, shown
@@ -12,10 +11,11 @@ from emitter.loaders._pack import Index
 from emitter.loaders._tensor import Tensor, check_crc
 from emitter.pack import format as fmt
 from emitter.package import OPEN_FLAGS
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Iterator
+    from typing import Any
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer, Self

@@ -7,12 +7,12 @@ before it has been compared with the bytes that are there.
 from __future__ import annotations
 
 import struct
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.dtypes import DType
 from emitter.errors import FormatError, shown
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

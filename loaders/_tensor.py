@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from emitter.records import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.errors import FormatError, LoadError, shown
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Callable
+    from typing import Any
 
     from numpy.typing import NDArray
 

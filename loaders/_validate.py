@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from emitter.records import TYPE_CHECKING
 
 from emitter.checksum import crc32c
 from emitter.errors import FormatError, shown
 from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emitter.loaders._pack import Index, TensorRecord

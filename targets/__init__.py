@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import TargetError
+from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.targets import _names
 
 if TYPE_CHECKING:

@@ -4,12 +4,16 @@ Each file beside this one holds one `TARGET`; the name of the file is the name o
 A target that differs from another in few fields is a `_replace` of its literal.
 """
 
-# Annotations are evaluated here on purpose: as strings they would be compiled one by one when the classes are made.
-from typing import Literal, NamedTuple
+from __future__ import annotations
+
+from emitter.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
 
 __all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target"]
 
-CodeModel = Literal["small", "medium", "large"]
+CodeModel: TypeAlias = 'Literal["small", "medium", "large"]'
 
 
 class Attributes(NamedTuple):

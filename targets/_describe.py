@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emitter.errors import TargetError
+from emitter.records import TYPE_CHECKING
 from emitter.targets import _names, describe_all, resolve
 
 if TYPE_CHECKING:

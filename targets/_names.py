@@ -12,9 +12,9 @@ a line here only if its CPU is new.
 from __future__ import annotations
 
 import os
-from emitter.records import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import TargetError
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import re

@@ -9,21 +9,32 @@ Source: System V gABI, chapters 4 and 5; the psABI of each CPU for what its `Tar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
 from emitter import elf
 from emitter.errors import LayoutError
 from emitter.layout import BUILD_ID_SIZE, Copy, FilePlan, Piece, align_up, bulk_alignment
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
 
     from emitter.elf import Encoding
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Target
 
-__all__ = ["MAX_ALIGNMENT", "PACK_SECTION", "PackSymbol", "plan_image"]
+    class PackSymbol(Protocol):
+        """A symbol for `size` bytes at `offset` in the pack."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def offset(self) -> int: ...
+        @property
+        def size(self) -> int: ...
+
+
+__all__ = ["MAX_ALIGNMENT", "PACK_SECTION", "plan_image"]
 
 # What every loader keeps: musl, and glibc before 2.35, place a library at a multiple of the page only, whatever p_align
 # says.
@@ -38,17 +49,6 @@ PACK_SECTION = ".emitter"
 _RELRO_PADDING = ".bss.rel.ro"
 
 _U32_MAX = 0xFFFFFFFF
-
-
-class PackSymbol(Protocol):
-    """A symbol for `size` bytes at `offset` in the pack."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - said by the class
-    @property
-    def offset(self) -> int: ...  # noqa: D102 - said by the class
-    @property
-    def size(self) -> int: ...  # noqa: D102 - said by the class
 
 
 class _Export(NamedTuple):

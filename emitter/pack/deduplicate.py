@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from emitter.records import TYPE_CHECKING
 
 from emitter.reading import WINDOW, Reader, open_reader
+from emitter.records import TYPE_CHECKING
 from emitter.transforms import inflate
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from emitter.errors import LayoutError
 from emitter.layout import Copy, FilePlan, Piece, align_up
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,11 +7,10 @@ is; everything else is laid out here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emitter import elf
 from emitter.errors import LayoutError
 from emitter.layout import Copy, FilePlan, Piece, align_up, bulk_alignment
+from emitter.records import TYPE_CHECKING
 from emitter.splice.stub import read_stub
 
 if TYPE_CHECKING:

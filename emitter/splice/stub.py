@@ -7,10 +7,10 @@ something that the layout does not keep.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from emitter import elf
 from emitter.errors import FormatError
+from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from emitter.targets._base import Target
