@@ -167,10 +167,17 @@ EDITS: dict[str, list[str]] = {
     "strip --strip-unneeded": ["{gnu}strip", "--strip-unneeded", "{in}", "-o", "{out}"],
     "objcopy": ["{gnu}objcopy", "{in}", "{out}"],
     "objcopy --rename-section": ["{gnu}objcopy", "--rename-section", ".rodata.model=.weights", "{in}", "{out}"],
-    "objcopy --prefix-symbols": ["{gnu}objcopy", "--redefine-sym", "model_t_b=model_t_b", "{in}", "{out}"],
+    "objcopy --prefix-symbols": ["{gnu}objcopy", "--prefix-symbols=v2_", "{in}", "{out}"],
+    "objcopy --redefine-sym": ["{gnu}objcopy", "--redefine-sym", "model=v2_model", "{in}", "{out}"],
     "llvm-objcopy": [llvm("objcopy"), "{in}", "{out}"],
     "llvm-strip -g": [llvm("strip"), "-g", "{in}", "-o", "{out}"],
     "lld -r": ["ld.lld", "-r", "{in}", "-o", "{out}"],
+}
+
+# What the program must call the symbols after an edit.
+RENAMED = {
+    "objcopy --prefix-symbols": [f"-D{name}=v2_{name}" for name in ("model", "model_size", "model_t_b")],
+    "objcopy --redefine-sym": ["-Dmodel=v2_model"],
 }
 
 
@@ -184,7 +191,7 @@ def test_edited_object_links_to_the_same_bytes(tmp_path: Path, target_name: str,
     command = [names.get(word, word.replace("{gnu}", f"{builder.toolchain.triple}-")) for word in EDITS[edit]]
     run(*command, cwd=tmp_path)
     for linker in LINKERS:
-        builder.link(linker, ["out.o"], "-Wl,--gc-sections")
+        builder.link(linker, ["out.o"], "-Wl,--gc-sections", *RENAMED.get(edit, []))
         builder.check()
 
 
@@ -197,7 +204,7 @@ def test_edited_archive_links_to_the_same_bytes(tmp_path: Path, target_name: str
     command = [names.get(word, word.replace("{gnu}", f"{builder.toolchain.triple}-")) for word in EDITS[edit]]
     run(*command, cwd=tmp_path)
     for linker in LINKERS:
-        builder.link(linker, ["out.a"])
+        builder.link(linker, ["out.a"], *RENAMED.get(edit, []))
         builder.check()
 
 
