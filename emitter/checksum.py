@@ -1,8 +1,8 @@
-"""CRC-32C (Castagnoli, RFC 3720 appendix B.4), reflected, initial value and final XOR 0xffffffff."""
+"""CRC-32C (Castagnoli, RFC 3720 appendix B.4), reflected, initial value and final XOR 0xffffffff; and SHA-256."""
 
 from __future__ import annotations
 
-__all__ = ["crc32c", "crc32c_zeros"]
+__all__ = ["crc32c", "crc32c_zeros", "sha256"]
 
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bit-reversed
 # Appending zero bytes is a linear map of the register over GF(2), here as the images of its bits: by powers of two of
@@ -59,3 +59,17 @@ def _apply(operator: list[int], vector: int) -> int:
 
 def _square(operator: list[int]) -> list[int]:
     return [_apply(operator, column) for column in operator]
+
+
+def sha256(data: bytes) -> bytes:
+    """Return the SHA-256 of `data`, which is small: an index, or headers."""
+    # What hashlib falls back to. hashlib itself first loads OpenSSL, which takes a small job 3 ms.
+    for module in ("_sha2", "_sha256"):  # of CPython 3.12 and later, and of those before
+        try:
+            digest: bytes = __import__(module).sha256(data).digest()
+        except ImportError:
+            continue
+        return digest
+    import hashlib
+
+    return hashlib.sha256(data).digest()

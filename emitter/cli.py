@@ -9,7 +9,7 @@ import sys
 import time
 
 from emitter import __version__
-from emitter.errors import EmitterError, UsageError
+from emitter.errors import EmitterError, UsageError, shown
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments) and return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
-        gc.disable()  # a process of ours leaves no cycles worth the time: looking for them while modules load takes 3 ms
+        gc.disable()  # a process of ours leaves no cycles worth the time: to look for them takes 3 ms
     try:
         try:
             return _run(arguments)
@@ -273,10 +273,10 @@ def _metadata(arguments: Sequence[str]) -> dict[str, str]:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or not key:
-            raise UsageError("--meta cannot be read", expected="KEY=VALUE", actual=repr(argument))
+            raise UsageError("--meta cannot be read", expected="KEY=VALUE", actual=shown(argument))
         if metadata.setdefault(key, value) != value:
             raise UsageError(
-                "--meta gives one key two values", where=repr(key), actual=f"{metadata[key]!r} and {value!r}"
+                "--meta gives one key two values", where=shown(key), actual=f"{shown(metadata[key])} and {shown(value)}"
             )
     return metadata
 
@@ -284,16 +284,16 @@ def _metadata(arguments: Sequence[str]) -> dict[str, str]:
 def _progress() -> Callable[[int, int], None]:
     """Return a display of bytes done, which appears after a second of work and is wiped when all are."""
     start = time.monotonic()
-    shown = False
+    visible = False
 
     def show(done: int, total: int) -> None:
-        nonlocal shown
+        nonlocal visible
         if done >= total:
-            if shown:
+            if visible:
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            shown = False
+            visible = False
         elif time.monotonic() - start > 1:
-            shown = True
+            visible = True
             print(f"\remitter: {done >> 20} of {total >> 20} MiB", end="", file=sys.stderr, flush=True)
 
     return show

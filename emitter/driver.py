@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from _thread import start_new_thread
+from contextlib import ExitStack, suppress
 
 from emitter import targets
 from emitter.options import make_options
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from emitter.planner import Job
 
 __all__ = ["Artefact", "emit"]
+
+_WORTH_A_THREAD = 8 << 20  # bytes of output
 
 
 class Artefact(NamedTuple):
@@ -64,7 +67,6 @@ def emit(
     with what was decided. Everything is checked before a byte is written, and existing files stay as they are until all
     their successors are complete. Raises EmitterError.
     """
-    from emitter.check import check
     from emitter.output import DATA_MODE, IMAGE_MODE, holds, open_output
     from emitter.transfer import write_plan
 
@@ -73,6 +75,9 @@ def emit(
     planner = Planner(package, make_options(options), say)
     jobs = planner.plan(os.fspath(output), [targets.resolve(name) for name in typed])
     # Every file layout is fixed, and what can be refused has been.
+    if max(job.plan.size for job in jobs) >= _WORTH_A_THREAD:
+        with suppress(RuntimeError):  # where no thread can start, the import below takes its time
+            start_new_thread(__import__, ("emitter.check",))  # the kernel copies, and the interpreter is idle
 
     artefacts = []
     with ExitStack() as stack:
@@ -85,6 +90,8 @@ def emit(
         for job, out in zip(jobs, outputs, strict=True):
             crcs = write_plan(out.fd, job.plan, job.pack, progress=progress)
             # The bytes are final.
+            from emitter.check import check
+
             check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]

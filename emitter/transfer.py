@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from emitter.checksum import crc32c
+from emitter.checksum import crc32c, sha256
 from emitter.errors import InputError
 from emitter.following import Followed, Follower, Ranges
 from emitter.layout import BUILD_ID_SIZE, align_up
@@ -66,18 +66,15 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
 
 
 def _build_id(plan: FilePlan, index: bytes) -> bytes:
-    import hashlib
-
-    digest = hashlib.sha256()
+    covered = []
     at = plan.build_id_offset
     for piece in plan.pieces:
         data = piece.data
         if at is not None and piece.offset <= at < piece.offset + len(data):
             start = at - piece.offset
             data = data[:start] + bytes(BUILD_ID_SIZE) + data[start + BUILD_ID_SIZE :]
-        digest.update(data)
-    digest.update(index)
-    return digest.digest()[:BUILD_ID_SIZE]
+        covered.append(data)
+    return sha256(b"".join([*covered, index]))[:BUILD_ID_SIZE]
 
 
 class _Transfer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from emitter.checksum import crc32c
+from emitter.checksum import crc32c, sha256
 from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, bulk_alignment
 from emitter.pack import format as fmt
@@ -193,20 +193,14 @@ def plan_pack(
 
 def schema_hash(tensors: Sequence[Tensor]) -> int:
     """Return the schema hash: see docs/pack-format.md, Schema hash. It is the same for every byte order."""
-    import hashlib
-
-    digest = hashlib.sha256(b"emitter schema 1\0")
-    digest.update(struct.pack("<Q", len(tensors)))
+    parts = [b"emitter schema 1\0", struct.pack("<Q", len(tensors))]
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
         dtype, shape = tensor.dtype, tensor.shape
-        digest.update(struct.pack("<I", len(name)) + name)
-        digest.update(
-            struct.pack(
-                f"<BBHHH{len(shape)}q", dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(shape), *shape
-            )
-        )
-    digest.update(struct.pack("<Q", 0))  # modules
-    return int.from_bytes(digest.digest()[:8], "little")
+        parts.append(struct.pack("<I", len(name)) + name)
+        numbers = (dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(shape), *shape)
+        parts.append(struct.pack(f"<BBHHH{len(shape)}q", *numbers))
+    parts.append(struct.pack("<Q", 0))  # modules
+    return int.from_bytes(sha256(b"".join(parts))[:8], "little")
 
 
 class _Strings:

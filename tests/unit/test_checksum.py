@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 
@@ -38,3 +39,11 @@ def test_the_same_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         importlib.reload(checksum)
+
+
+@pytest.mark.parametrize("missing", [(), ("_sha2", "_sha256")])
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(1000)])
+def test_sha256_is_hashlibs(data: bytes, missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in missing:
+        monkeypatch.setitem(sys.modules, module, None)
+    assert checksum.sha256(data) == hashlib.sha256(data).digest()
