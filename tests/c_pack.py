@@ -47,6 +47,22 @@ class TensorView(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Entry(ctypes.Structure):
+    """emitter0_entry."""
+
+    _fields_ = [
+        ("key", ctypes.c_char_p), ("value", ctypes.c_char_p),
+        ("key_length", ctypes.c_uint32), ("value_length", ctypes.c_uint32),
+    ]  # fmt: skip
+
+
+def is_zero(value: object) -> bool:
+    """Return whether every field of a structure is zero or null, whatever its padding is."""
+    if isinstance(value, ctypes.Structure):
+        return all(is_zero(getattr(value, name)) for name, *_ in value._fields_)
+    return not value
+
+
 class Memory:
     """Bytes at an address that is a multiple of 4096, plus `shift`."""
 

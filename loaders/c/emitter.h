@@ -13,7 +13,7 @@
  *
  *     emitter_reader reader;
  *     emitter_tensor weight;
- *     if (emitter_open(&reader, resnet18, resnet18_size) == EMITTER_OK
+ *     if (emitter_open(&reader, resnet18_data(), resnet18_data_size()) == EMITTER_OK
  *         && emitter_find(&reader, "conv1.weight", &weight) == EMITTER_OK)
  *         use((const float *)weight.data, weight.shape, weight.ndim);
  *
@@ -26,7 +26,8 @@
  *   EMITTER_EXTERN          in other files: they are declared, and defined by that one
  *   EMITTER_API             what external declarations begin with, for instance __attribute__((visibility("default")))
  *   EMITTER_LIBRARY         adds emitter_library_open for POSIX systems with ELF. Include this file before any other, or compile
- *                           with -D_GNU_SOURCE; older C libraries want -ldl
+ *                           with -D_GNU_SOURCE; older C libraries want -ldl. 32-bit programs want -D_FILE_OFFSET_BITS=64, or the
+ *                           C library refuses files of 2 GiB and more, or with an inode number of more than 32 bits (EOVERFLOW)
  * emitter_to_dlpack exists if dlpack.h was included before.
  *
  * Names carry the number of the interface (emitter0_find), so that several versions of this file live in one program. The names
@@ -264,7 +265,8 @@ typedef struct emitter0_entry {
     uint32_t value_length;
 } emitter0_entry;
 
-/* ---- Functions. An `out` is written on failure too: all zero. ---- */
+/* ---- Functions. What they fill (`out`, a reader, a library) is written on failure too, whatever failed: all zero, but for what a
+ * reader says of a refusal. ---- */
 
 /* Open the pack at `base`, of which `size` bytes may be read (more than the pack has is fine). `base` is 8-aligned. O(1): looks at
  * the header and the directory alone. A reader that was refused holds no tensors. */
@@ -814,9 +816,11 @@ EMITTER0_FUNCTION_ uint32_t emitter0_count(const emitter0_reader *reader)
 
 EMITTER0_FUNCTION_ emitter0_status emitter0_at(const emitter0_reader *reader, uint32_t index, emitter0_tensor *out)
 {
-    if (reader == NULL || out == NULL)
+    if (out == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_tensor_(out);
+    if (reader == NULL)
+        return EMITTER0_ARGUMENT;
     if (index >= reader->tensor.count)
         return EMITTER0_NOT_FOUND;
     return emitter0_tensor_fault_(reader, index, out) == NULL ? EMITTER0_OK : EMITTER0_MALFORMED;
@@ -842,9 +846,11 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_find_length(const emitter0_reader *r
      * compared again, until a name is found. */
     size_t low_match = 0, high_match = 0;
     uint32_t low = 0, high;
-    if (reader == NULL || name == NULL || out == NULL)
+    if (out == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_tensor_(out);
+    if (reader == NULL || name == NULL)
+        return EMITTER0_ARGUMENT;
     high = reader->tensor.count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -888,6 +894,14 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_find(const emitter0_reader *reader, 
 
 /* ---- Metadata ---- */
 
+static inline void emitter0_clear_entry_(emitter0_entry *entry)
+{
+    entry->key = NULL;
+    entry->value = NULL;
+    entry->key_length = 0;
+    entry->value_length = 0;
+}
+
 static inline const char *emitter0_entry_fault_(const emitter0_reader *reader, uint32_t index, emitter0_entry *out)
 {
     const struct emitter0_metadata_record *record
@@ -916,12 +930,11 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_metadata_at(const emitter0_reader *r
                                                         emitter0_entry *out)
 {
     uint64_t record;
-    if (reader == NULL || out == NULL)
+    if (out == NULL)
         return EMITTER0_ARGUMENT;
-    out->key = NULL;
-    out->value = NULL;
-    out->key_length = 0;
-    out->value_length = 0;
+    emitter0_clear_entry_(out);
+    if (reader == NULL)
+        return EMITTER0_ARGUMENT;
     record = (uint64_t)(tensor != NULL ? tensor->metadata_first : reader->metadata_first) + index;
     if (index >= emitter0_metadata_count(reader, tensor) || record >= reader->metadata.count)
         return EMITTER0_NOT_FOUND;
@@ -933,15 +946,17 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_metadata_find(const emitter0_reader 
 {
     uint32_t low = 0, high = emitter0_metadata_count(reader, tensor);
     size_t length = 0;
-    emitter0_status status;
-    if (key == NULL)
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_entry_(out);
+    if (reader == NULL || key == NULL)
         return EMITTER0_ARGUMENT;
     while (length <= EMITTER0_MAX_NAME_ && key[length] != 0)
         length++;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         int order;
-        status = emitter0_metadata_at(reader, tensor, middle, out);
+        emitter0_status status = emitter0_metadata_at(reader, tensor, middle, out);
         if (status != EMITTER0_OK)
             return status;
         order = emitter0_compare_(out->key, out->key_length, key, length);
@@ -952,8 +967,8 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_metadata_find(const emitter0_reader 
         else
             high = middle;
     }
-    status = emitter0_metadata_at(reader, tensor, UINT32_MAX, out); /* clears it */
-    return status;
+    emitter0_clear_entry_(out);
+    return EMITTER0_NOT_FOUND;
 }
 
 EMITTER0_FUNCTION_ const char *emitter0_model_version(const emitter0_reader *reader)
@@ -1462,12 +1477,15 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
     emitter0_walk_ walk = {NULL, 0, 1, NULL, 0};
     emitter0_status status = EMITTER0_OK;
     if (message != NULL && message_size > 0)
-        message[0] = 0;
-    if (library == NULL || path_or_soname == NULL)
+        (void)snprintf(message, message_size, "%s",
+                       library == NULL || path_or_soname == NULL ? emitter0_status_string(EMITTER0_ARGUMENT) : "");
+    if (library == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_reader_(&library->reader);
     library->handle = NULL;
     library->symbol = NULL;
+    if (path_or_soname == NULL)
+        return EMITTER0_ARGUMENT;
     if (strchr(path_or_soname, '/') != NULL) {
         status = emitter0_library_load_(library, path_or_soname, message, message_size);
     } else {
@@ -1501,9 +1519,11 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
 EMITTER0_FUNCTION_ emitter0_status emitter0_library_pack(const emitter0_library *library, uint32_t index, emitter0_reader *reader)
 {
     emitter0_walk_ walk = {NULL, index, 0, NULL, 0};
-    if (library == NULL || library->symbol == NULL || reader == NULL)
+    if (reader == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_reader_(reader);
+    if (library == NULL || library->symbol == NULL)
+        return EMITTER0_ARGUMENT;
     walk.symbol = (const unsigned char *)library->symbol;
     (void)dl_iterate_phdr(emitter0_walk_object_, &walk);
     return walk.pack == NULL ? EMITTER0_NOT_FOUND : emitter0_open(reader, walk.pack, walk.size);
@@ -1689,7 +1709,7 @@ class view_base {
     explicit operator bool() const noexcept { return ok(); }
     emitter0_status status() const noexcept { return status_; }
     int ndim() const noexcept { return ok() ? tensor_.ndim : 0; }
-    int64_t shape(int i) const noexcept { return tensor_.shape[i]; }
+    int64_t shape(int i) const noexcept { return i >= 0 && i < ndim() ? tensor_.shape[i] : 0; }
     const emitter0_tensor &raw() const noexcept { return tensor_; }
 
   protected:
@@ -1751,13 +1771,8 @@ template <class T> static inline view<T> tensor(const emitter0_tensor &found) no
 template <class T> static inline view<T> tensor(const emitter0_reader &reader, const char *name) noexcept
 {
     emitter0_tensor found;
-    emitter0_status status = emitter0_find(&reader, name, &found);
-    if (status != EMITTER0_OK) {
-        found.data = nullptr;
-        found.ndim = 0;
-        return view<T>(status, found);
-    }
-    return tensor<T>(found);
+    const emitter0_status status = emitter0_find(&reader, name, &found);
+    return status == EMITTER0_OK ? tensor<T>(found) : view<T>(status, found);
 }
 
 } // namespace emitter0
@@ -1783,20 +1798,30 @@ namespace emitter = emitter0;
  * DLPack type: EMITTER_ENCODED. */
 static inline emitter0_status emitter0_to_dlpack(const emitter0_tensor *tensor, DLTensor *out)
 {
-    if (tensor == NULL || out == NULL || tensor->data == NULL)
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    out->data = NULL;
+    out->device.device_type = (DLDeviceType)0;
+    out->device.device_id = 0;
+    out->ndim = 0;
+    out->dtype.code = 0;
+    out->dtype.bits = 0;
+    out->dtype.lanes = 0;
+    out->shape = NULL;
+    out->strides = NULL;
+    out->byte_offset = 0;
+    if (tensor == NULL || tensor->data == NULL)
         return EMITTER0_ARGUMENT;
     if (tensor->encoding != 0)
         return EMITTER0_ENCODED;
     out->data = tensor->nbytes == 0 ? NULL : (void *)(uintptr_t)tensor->data; /* DLPack: null for a size of zero */
     out->device.device_type = kDLCPU;
-    out->device.device_id = 0;
     out->ndim = tensor->ndim;
     out->dtype.code = tensor->dtype_code;
     out->dtype.bits = tensor->dtype_bits;
     out->dtype.lanes = tensor->dtype_lanes;
     out->shape = (int64_t *)(uintptr_t)tensor->shape;
     out->strides = (int64_t *)(uintptr_t)tensor->strides;
-    out->byte_offset = 0;
     return EMITTER0_OK;
 }
 

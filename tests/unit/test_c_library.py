@@ -214,6 +214,15 @@ def test_a_message_is_cut_to_its_buffer_and_may_be_absent(tmp_path: Path) -> Non
         'if (emitter_library_open(&l, "/nowhere/lib.so", m, sizeof m) != EMITTER_LIBRARY_ERROR) return 1;\n'
         'if (strcmp(m, "/nowher") != 0) return 2;\n'
         'if (emitter_library_open(&l, "/nowhere/lib.so", NULL, 0) != EMITTER_LIBRARY_ERROR) return 3;\n'
-        "emitter_library_close(&l); return 0; }\n"
+        "emitter_library_close(&l);\n"
+        "memset(&l, 0xaa, sizeof l);\n"
+        'if (emitter_library_open(&l, NULL, m, sizeof m) != EMITTER_ARGUMENT || strcmp(m, "a null ") != 0) return 4;\n'
+        "if (l.handle != NULL || l.symbol != NULL || l.reader.base != NULL || l.reader.tensor.count) return 5;\n"
+        "emitter_reader r; memset(&r, 0xaa, sizeof r);\n"
+        "if (emitter_library_pack(&l, 0, &r) != EMITTER_ARGUMENT || r.base != NULL || r.tensor.count) return 6;\n"
+        "memset(&r, 0xaa, sizeof r);\n"
+        "if (emitter_library_pack(NULL, 0, &r) != EMITTER_ARGUMENT || r.base != NULL || r.size != 0) return 7;\n"
+        'if (emitter_library_open(NULL, "x", NULL, 0) != EMITTER_ARGUMENT) return 8;\n'
+        "return emitter_library_pack(&l, 0, NULL) != EMITTER_ARGUMENT; }\n"
     )
     assert c_tools.run(c_tools.build("gcc", str(tmp_path / "a"), str(source))).returncode == 0

@@ -15,7 +15,7 @@ from emitter.dtypes import DType
 from emitter.pack import format as fmt
 from emitter.pack.plan import schema_hash
 from tests import c_tools
-from tests.c_pack import STATUS, Memory, Parts, Reader, TensorView
+from tests.c_pack import STATUS, Entry, Memory, Parts, Reader, TensorView, is_zero
 from tests.golden.make_packs import PACKS
 from tests.support import build_pack
 
@@ -337,6 +337,101 @@ def test_null_pointers_are_refused(external: ctypes.CDLL) -> None:
     assert STATUS[external.emitter0_find(ctypes.byref(reader), null, ctypes.byref(tensor))] == "ARGUMENT"
     assert STATUS[external.emitter0_at(ctypes.byref(reader), 0, null)] == "ARGUMENT"
     assert external.emitter0_model_version(ctypes.byref(reader)) == b""
+
+
+def refusals(
+    external: ctypes.CDLL, reader: Reader, bad: Reader
+) -> dict[str, tuple[str, Callable[..., int], ctypes.Structure]]:
+    """Return calls that fail: the status, the function of an `out`, and an out of its type."""
+    here, null, tensor = ctypes.byref(reader), ctypes.c_void_p(None), TensorView()
+    broken, index = ctypes.byref(bad), ctypes.c_uint32
+    length = ctypes.c_size_t(1)
+    return {
+        "at without a reader": ("ARGUMENT", lambda out: external.emitter0_at(null, index(0), out), TensorView()),
+        "at beyond": ("NOT_FOUND", lambda out: external.emitter0_at(here, index(3), out), TensorView()),
+        "at of damage": ("MALFORMED", lambda out: external.emitter0_at(broken, index(A), out), TensorView()),
+        "find without a reader": ("ARGUMENT", lambda out: external.emitter0_find(null, b"a", out), TensorView()),
+        "find without a name": ("ARGUMENT", lambda out: external.emitter0_find(here, null, out), TensorView()),
+        "find of another name": ("NOT_FOUND", lambda out: external.emitter0_find(here, b"aa", out), TensorView()),
+        "find of damage": ("MALFORMED", lambda out: external.emitter0_find(broken, b"a", out), TensorView()),
+        "find_length without a reader": (
+            "ARGUMENT",
+            lambda out: external.emitter0_find_length(null, b"a", length, out),
+            TensorView(),
+        ),
+        "find_length without a name": (
+            "ARGUMENT",
+            lambda out: external.emitter0_find_length(here, null, length, out),
+            TensorView(),
+        ),
+        "metadata_at without a reader": (
+            "ARGUMENT",
+            lambda out: external.emitter0_metadata_at(null, null, index(0), out),
+            Entry(),
+        ),
+        "metadata_at of a tensor without a reader": (
+            "ARGUMENT",
+            lambda out: external.emitter0_metadata_at(null, ctypes.byref(tensor), index(0), out),
+            Entry(),
+        ),
+        "metadata_at beyond": (
+            "NOT_FOUND",
+            lambda out: external.emitter0_metadata_at(here, null, index(2), out),
+            Entry(),
+        ),
+        "metadata_at of damage": (
+            "MALFORMED",
+            lambda out: external.emitter0_metadata_at(broken, null, index(0), out),
+            Entry(),
+        ),
+        "metadata_find without a reader": (
+            "ARGUMENT",
+            lambda out: external.emitter0_metadata_find(null, null, b"k1", out),
+            Entry(),
+        ),
+        "metadata_find without a key": (
+            "ARGUMENT",
+            lambda out: external.emitter0_metadata_find(here, null, null, out),
+            Entry(),
+        ),
+        "metadata_find of another key": (
+            "NOT_FOUND",
+            lambda out: external.emitter0_metadata_find(here, null, b"k3", out),
+            Entry(),
+        ),
+        "metadata_find where there is none": (
+            "NOT_FOUND",
+            lambda out: external.emitter0_metadata_find(here, ctypes.byref(tensor), b"k1", out),
+            Entry(),
+        ),
+    }
+
+
+def test_what_fails_clears_its_out(external: ctypes.CDLL, parts: Parts) -> None:
+    _, reader, memory = open_pack(external, parts.sealed())
+    parts.set(fmt.TENSOR, A, "dtype_bits", 0)
+    parts.set(fmt.TENSOR, B, "name_offset", 8)
+    parts.set(fmt.METADATA, 0, "value_offset", 8)
+    _, bad, other_memory = open_pack(external, parts.sealed())
+    for what, (expected, call, out) in refusals(external, reader, bad).items():
+        ctypes.memset(ctypes.addressof(out), 0xAA, ctypes.sizeof(out))
+        assert STATUS[call(ctypes.byref(out))] == expected, what
+        assert is_zero(out), what
+    for function in (external.emitter0_at, external.emitter0_metadata_at, external.emitter0_find):
+        assert STATUS[function(ctypes.byref(reader), *[ctypes.c_void_p(None)] * 3)] == "ARGUMENT"
+    del memory, other_memory
+
+
+def test_a_reader_that_is_refused_is_cleared(external: ctypes.CDLL) -> None:
+    memory, reader = Memory(bytes(4096)), Reader()
+    for base, status in ((None, "ARGUMENT"), (memory.address + 4, "MISALIGNED"), (memory.address, "NOT_A_PACK")):
+        ctypes.memset(ctypes.addressof(reader), 0xAA, ctypes.sizeof(reader))
+        size = ctypes.c_size_t(4000)
+        assert STATUS[external.emitter0_open(ctypes.byref(reader), ctypes.c_void_p(base), size)] == status
+        assert reader.where == (b"header.magic" if status == "NOT_A_PACK" else b"")
+        reader.where = None
+        assert is_zero(reader)
+        assert external.emitter0_count(ctypes.byref(reader)) == 0
 
 
 def test_unknown_incompatible_bits_are_refused_and_reported(external: ctypes.CDLL, parts: Parts) -> None:

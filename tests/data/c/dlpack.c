@@ -8,6 +8,7 @@
 #include "emitter.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int main(int argc, char **argv)
 {
@@ -36,5 +37,10 @@ int main(int argc, char **argv)
         return 7;
     if (emitter_find(&reader, "blocks", &tensor) != EMITTER_OK || emitter_to_dlpack(&tensor, &out) != EMITTER_ENCODED)
         return 8;
-    return 0;
+    if (out.data != NULL || out.device.device_type != 0 || out.ndim != 0 || out.shape != NULL || out.dtype.bits != 0)
+        return 9;
+    memset(&out, 0xaa, sizeof out);
+    if (emitter_to_dlpack(NULL, &out) != EMITTER_ARGUMENT || out.data != NULL || out.strides != NULL || out.byte_offset != 0)
+        return 10;
+    return emitter_to_dlpack(&tensor, NULL) != EMITTER_ARGUMENT;
 }

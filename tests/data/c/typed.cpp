@@ -65,6 +65,12 @@ int main(int argc, char **argv)
     auto missing = emitter::tensor<float>(reader, "conv1.weights");
     CHECK(!missing.ok() && !missing && missing.status() == EMITTER_NOT_FOUND && missing.size() == 0 && missing.data() == nullptr);
     CHECK(missing.begin() == missing.end() && missing.ndim() == 0);
+    CHECK(missing.shape(0) == 0 && missing.raw().shape == nullptr && missing.raw().name == nullptr && missing.raw().nbytes == 0);
+    auto nameless = emitter::tensor<float>(reader, nullptr);
+    CHECK(nameless.status() == EMITTER_ARGUMENT && nameless.data() == nullptr && nameless.shape(0) == 0);
+    CHECK(nameless.raw().name == nullptr && nameless.raw().metadata_count == 0 && nameless.raw().dtype_bits == 0);
+    CHECK(weight.shape(-1) == 0 && weight.shape(2) == 0);
+    CHECK(emitter::tensor<double>(reader, "conv1.weight").shape(0) == 0);
     CHECK(emitter::tensor<double>(reader, "conv1.weight").status() == EMITTER_DTYPE);
     CHECK(emitter::tensor<int32_t>(reader, "conv1.weight").status() == EMITTER_DTYPE);
     CHECK(emitter::tensor<uint32_t>(reader, "conv1.weight").status() == EMITTER_DTYPE);
@@ -74,6 +80,7 @@ int main(int argc, char **argv)
     CHECK(emitter::tensor<emitter::half>(reader, "bfloat16").status() == EMITTER_DTYPE);
 
     auto scalar = emitter::tensor<double>(reader, "scalar");
+    CHECK(scalar.shape(0) == 0);
     CHECK(scalar.ok() && scalar.ndim() == 0 && scalar.size() == 1 && scalar[0] == 2.5);
     auto empty = emitter::tensor<float>(reader, "empty");
     CHECK(empty.ok() && empty.empty() && empty.size() == 0 && empty.begin() == empty.end() && empty.shape(1) == 0);
