@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emitter.dtypes import describe
-from emitter.errors import OutputError
+from emitter.errors import OutputError, shown
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def depfile_text(outputs: Sequence[str], inputs: Sequence[str]) -> str:
 
 def _escape(path: str) -> str:
     if any(character in path for character in "\t\n\r"):
-        raise OutputError("a depfile cannot hold a tab or a line break", where=repr(path), hint="rename the file")
+        raise OutputError("a depfile cannot hold a tab or a line break", where=shown(path), hint="rename the file")
     # GNU make, "Rule Syntax": blanks and # take a backslash, and backslashes before them are doubled; $ is doubled.
     text = ""
     for character in path:

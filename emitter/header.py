@@ -15,6 +15,7 @@ relocations of references to stderr or std::cout, which crash. Weak declarations
 from __future__ import annotations
 
 from emitter.dtypes import FLOAT, INT, UINT
+from emitter.errors import shown
 from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.records import TYPE_CHECKING
 from emitter.symbols import check_names
@@ -175,11 +176,11 @@ def _names(name: str, tensors: Sequence[Tensor], symbol_of: dict[str, str]) -> I
     for tensor in tensors:
         symbol = symbol_of.get(tensor.name)
         if symbol is not None:
-            yield symbol, f"tensor {tensor.name!r}"
-            yield f"{symbol}_data", f"the accessor of tensor {tensor.name!r}"
-            yield f"{symbol}_NDIM", f"the macro of tensor {tensor.name!r}"
+            yield symbol, f"tensor {shown(tensor.name)}"
+            yield f"{symbol}_data", f"the accessor of tensor {shown(tensor.name)}"
+            yield f"{symbol}_NDIM", f"the macro of tensor {shown(tensor.name)}"
             if tensor.shape:
-                yield f"{symbol}_SHAPE", f"the macro of tensor {tensor.name!r}"
+                yield f"{symbol}_SHAPE", f"the macro of tensor {shown(tensor.name)}"
 
 
 def _array(tensor: Tensor, alignment: int) -> tuple[str, str]:

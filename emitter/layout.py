@@ -61,6 +61,10 @@ class Copy(NamedTuple):
     shape: tuple[int, ...]
     item_bits: int
 
+    def moved(self, distance: int) -> Copy:
+        """Return the same copy at a file offset that is `distance` bytes larger."""
+        return Copy(self.offset + distance, *self[1:])
+
 
 class FilePlan(NamedTuple):
     """All offsets of an output file.

@@ -62,13 +62,13 @@ class Symbol(NamedTuple):
 class Reference(NamedTuple):
     """A field of pointer width at `offset` of section `section`.
 
-    It holds the start of section `to`, plus `addend`, minus the address of the field itself.
+    It holds the start of section `to` minus the address of the field itself, and is zero in the section's data: with
+    SHT_REL an addend would stand there.
     """
 
     section: int
     offset: int
     to: int
-    addend: int = 0
 
 
 class ObjectModel(NamedTuple):

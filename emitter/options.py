@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from emitter.errors import UsageError
+from emitter.errors import UsageError, shown
 from emitter.layout import identifier
 from emitter.model import Visibility
 from emitter.pack.format import MAX_ALIGNMENT
@@ -117,7 +117,7 @@ def make_options(given: Mapping[str, object]) -> Options:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in Options._fields:
-            raise UsageError(f"there is no option {name!r}", expected=", ".join(Options._fields))
+            raise UsageError(f"there is no option {shown(name)}", expected=", ".join(Options._fields))
         if value == Options._field_defaults[name]:
             continue
         if name in COMPANIONS and isinstance(value, os.PathLike):

@@ -12,7 +12,7 @@ import os
 import stat
 from contextlib import suppress
 
-from emitter.errors import OutputError, UsageError
+from emitter.errors import OutputError, UsageError, shown
 from emitter.package import FileSource
 from emitter.records import TYPE_CHECKING
 from emitter.writing import output_error, pwrite
@@ -236,7 +236,7 @@ def _kind(path: str) -> int:
 def _resolve(path: str, inputs: Iterable[Source]) -> str:
     """Return the absolute path of the file to write, links followed; refuse what must not be replaced."""
     if "\0" in path or not path:
-        raise UsageError("the output has no name that a file can have", where=repr(path))
+        raise UsageError("the output has no name that a file can have", where=shown(path))
     try:
         status = os.stat(path)
     except FileNotFoundError:

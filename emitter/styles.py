@@ -10,9 +10,10 @@ import os
 import string
 from struct import pack
 
-from emitter.errors import LayoutError
+from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, identifier
 from emitter.model import ObjectModel, Section, Symbol, TensorSymbol
+from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.symbols import check_names
 
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from emitter.package import Tensor
     from emitter.targets._base import Target
 
-__all__ = ["DEFAULT_ALIGNMENT", "STYLES", "data_symbols", "style_model", "style_name"]
-
-DEFAULT_ALIGNMENT = 64
+__all__ = ["STYLES", "data_symbols", "style_model", "style_name"]
 
 _ALPHANUMERIC = frozenset((string.ascii_letters + string.digits).encode())
 _U32_MAX = 0xFFFFFFFF
@@ -153,7 +152,7 @@ def style_model(
         if size > limit:
             raise LayoutError(
                 f"too large for the symbols of {row.tool}",
-                where=tensor.name,
+                where=f"tensor {shown(tensor.name)}",
                 expected=f"at most {limit} bytes",
                 actual=size,
                 hint="leave out --symbols, or use --symbols ld on a 64-bit target" if row.has_size_word else "split it",
@@ -161,7 +160,7 @@ def style_model(
         aligned = max(tensor.alignment or alignment, row.alignment)
         at_word = align_up(size + len(row.end_byte), row.size_alignment or aligned)
         word = pack(f"{order}I", size) if row.has_size_word else b""
-        swap_unit = 1 if tensor.encoding or tensor.extent.byte_order == target.byte_order else tensor.dtype.swap_unit
+        swap_unit = tensor.swap_unit(target.byte_order)
         tail = (row.end_byte.ljust(at_word - size, b"\0") if row.has_size_word else row.end_byte) + word
         name = style_name(style, tensor.name)
         for symbol in row.symbols:
@@ -172,7 +171,7 @@ def style_model(
                 "absolute": (size, 0),
             }[symbol.place]
             final = symbol.name.format(name)
-            sources.append((final, repr(tensor.name)))
+            sources.append((final, shown(tensor.name)))
             symbols.append(
                 Symbol(
                     name=final,

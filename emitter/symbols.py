@@ -6,7 +6,7 @@ The contract that these symbols keep is docs/symbols.md.
 from __future__ import annotations
 
 from emitter.elf import PACK_NOTE_DESC, Encoding
-from emitter.errors import LayoutError, TargetError
+from emitter.errors import LayoutError, TargetError, shown
 from emitter.layout import identifier
 from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
@@ -45,6 +45,8 @@ _OTHER_MEANINGS = (
     ".symtab", ".symtab_shndx", ".strtab", ".shstrtab", ".group",
 )  # fmt: skip
 
+_PROPOSED = 60  # characters of a name that is proposed
+
 # Words that cannot be declared in C23 or C++23 (a header declares the symbols), and symbols that the start-up code, the
 # linker or an emitted library define themselves.
 _KEYWORDS = frozenset({
@@ -80,7 +82,7 @@ def check_symbols(name: str, symbols: Iterable[TensorSymbol] = ()) -> None:
     check_names([
         (name, "the name"),
         (f"{name}_size", f"the size of {name}"),
-        *((symbol.name, f"tensor {symbol.tensor!r}") for symbol in symbols),
+        *((symbol.name, f"tensor {shown(symbol.tensor)}") for symbol in symbols),
     ])  # fmt: skip
 
 
@@ -95,20 +97,22 @@ def check_names(symbols: Iterable[tuple[str, str]]) -> None:
         if identifier(name) != name:
             raise LayoutError(
                 "not a C identifier",
-                where=f"symbol {name!r} of {source}",
-                hint=f"choose a name of ASCII letters, digits and _, such as {identifier(name)}",
+                where=f"symbol {shown(name)} of {source}",
+                hint=f"choose a name of ASCII letters, digits and _, such as {identifier(name[:_PROPOSED])}",
             )
         if name in _KEYWORDS:
-            raise LayoutError("a keyword of C or C++", where=f"symbol {name!r} of {source}", hint="choose another name")
+            raise LayoutError(
+                "a keyword of C or C++", where=f"symbol {shown(name)} of {source}", hint="choose another name"
+            )
         if name in _DEFINED_ELSEWHERE:
             raise LayoutError(
                 "a symbol that every program or emitted library defines",
-                where=f"symbol {name!r} of {source}",
+                where=f"symbol {shown(name)} of {source}",
                 hint="choose another name",
             )
         if name in sources:
             raise LayoutError(
-                f"two symbols would be called {name!r}",
+                f"two symbols would be called {shown(name)}",
                 where=source,
                 actual=f"the same symbol for {sources[name]}",
                 hint="rename one of them, or choose another prefix or name",
@@ -143,7 +147,7 @@ def pack_section(target: Target, name: str, *, section: str | None, large: bool)
     if not section or not _SECTION_CHARACTERS.issuperset(section):
         raise LayoutError(
             "not a name for a section",
-            where=f"--section {section!r}",
+            where=f"--section {shown(section)}",
             expected="ASCII letters, digits and . _ $ -",
             hint="a linker script must be able to name it",
         )
@@ -151,7 +155,7 @@ def pack_section(target: Target, name: str, *, section: str | None, large: bool)
         if section == meaning or section.startswith(f"{meaning}."):
             raise LayoutError(
                 f"linkers give {meaning} a meaning of its own",
-                where=f"--section {section!r}",
+                where=f"--section {shown(section)}",
                 hint="choose a name such as .rodata.weights",
             )
     return section

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from emitter.errors import TargetError
+from emitter.errors import TargetError, shown
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.targets import _names
 
@@ -94,13 +94,13 @@ def _check_version(target: Target, typed: str, version: str) -> None:
         raise TargetError("not a version", where=f"target {target.name!r}", actual=f"a number of {len(version)} digits")
     if target.version_kind is None:
         raise TargetError(
-            "this target has no versions", where=f"target {typed!r}", actual=version, hint=f"write {target.name}"
+            "this target has no versions", where=f"target {shown(typed)}", actual=version, hint=f"write {target.name}"
         )
     oldest = target.oldest_version
     if oldest is not None and _as_numbers(version) < _as_numbers(oldest):
         raise TargetError(
             f"the {target.version_kind} version is older than the first for this CPU",
-            where=f"target {typed!r}",
+            where=f"target {shown(typed)}",
             expected=f"{oldest} or later",
             actual=version,
         )

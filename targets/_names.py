@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from emitter.errors import TargetError
+from emitter.errors import TargetError, shown
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -173,18 +173,18 @@ def unknown(typed: str) -> TargetError:
     # A name that is nearer to a spelling than to a name is answered with the spelling: it is what the user writes.
     near = get_close_matches(typed.lower(), [*known, *SPELLINGS], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the targets are {', '.join(known)}"
-    return TargetError("unknown target", where=f"target {typed!r}", hint=hint)
+    return TargetError("unknown target", where=f"target {shown(typed)}", hint=hint)
 
 
 def _ambiguous(typed: str, text: str) -> TargetError:
     choices = [name for name in canonical_names() if _fullmatch(_AMBIGUOUS[text], name)]
     return TargetError(
-        "the name of a target is ambiguous", where=f"target {typed!r}", hint=f"write one of {', '.join(choices)}"
+        "the name of a target is ambiguous", where=f"target {shown(typed)}", hint=f"write one of {', '.join(choices)}"
     )
 
 
 def _unsupported(typed: str, what: str, choices: list[str]) -> TargetError:
-    return TargetError(what, where=f"target {typed!r}", hint=f"this version supports {', '.join(choices)}")
+    return TargetError(what, where=f"target {shown(typed)}", hint=f"this version supports {', '.join(choices)}")
 
 
 def _cpu(text: str) -> str | None:

@@ -10,8 +10,8 @@ Source: System V gABI, chapters 4 and 5; the psABI of each CPU for what its `Tar
 from __future__ import annotations
 
 from emitter import elf
-from emitter.errors import LayoutError
-from emitter.layout import BUILD_ID_SIZE, Copy, FilePlan, Piece, align_up, bulk_alignment
+from emitter.errors import LayoutError, shown
+from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignment
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -238,7 +238,7 @@ def plan_image(
             Piece(0, _render(0, head, near)),
             Piece(pack_note.offset, _render(pack_note.offset, end, [pack_note, dynamic, *tail])),
         ],
-        copies=[Copy(packed.offset + copy.offset, *copy[1:]) for copy in pack.payloads],
+        copies=[copy.moved(packed.offset) for copy in pack.payloads],
         pack_offset=packed.offset,
         build_id_offset=build_id.end - BUILD_ID_SIZE,
     )
@@ -262,7 +262,7 @@ def _check_request(target: Target, pack: PackPlan, soname: str) -> bytes:
         raise LayoutError(
             "the soname is not a file name",
             expected="a name without '/' and NUL, such as libNAME.so",
-            actual=repr(soname),
+            actual=shown(soname),
             hint="give another one with --soname",
         )
     return name

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import struct
 
-from emitter.errors import LayoutError
-from emitter.layout import Copy, FilePlan, Piece, align_up
+from emitter.errors import LayoutError, shown
+from emitter.layout import FilePlan, Piece, align_up
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from emitter.layout import Copy
 
 __all__ = ["MAX_MEMBER_SIZE", "SYM64_THRESHOLD", "Member", "plan_archive"]
 
@@ -76,10 +78,7 @@ def plan_archive(members: Sequence[Member], *, sym64_threshold: int = SYM64_THRE
         start = offset + HEADER_SIZE
         pieces.append(Piece(offset, _header(name, plan.size, b"0", b"644")))
         pieces += (Piece(start + piece.offset, piece.data) for piece in plan.pieces)
-        copies += (
-            Copy(start + copy.offset, copy.size, copy.extent, copy.swap_unit, copy.shape, copy.item_bits)
-            for copy in plan.copies
-        )
+        copies += (copy.moved(start) for copy in plan.copies)
         if plan.pack_offset is not None:
             if pack_offset is not None:
                 raise LayoutError(
@@ -101,7 +100,7 @@ def _place(members: Sequence[Member], offset: int) -> list[tuple[int, FilePlan]]
         if plan.size > MAX_MEMBER_SIZE:
             raise LayoutError(
                 "too large for a member of an archive",
-                where=name,
+                where=shown(name),
                 expected=f"at most {MAX_MEMBER_SIZE} bytes",
                 actual=plan.size,
                 hint="write an object (.o) or a shared library (.so), or split the package",
@@ -121,12 +120,12 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
         if not name or any(byte in name for byte in b"/\n\0"):
             raise LayoutError(
                 "not a name for a member of an archive",
-                where=repr(text),
+                where=shown(text),
                 expected="a file name without slash, line feed or NUL",
             )
         if name in seen:
             # Extracting such an archive loses all but the last.
-            raise LayoutError("two members of the archive have one name", where=repr(text), hint="rename one of them")
+            raise LayoutError("two members of the archive have one name", where=shown(text), hint="rename one of them")
         seen.add(name)
         if len(name) <= _SHORT_NAME:
             names.append(name + b"/")

@@ -8,12 +8,13 @@ is; everything else is laid out here.
 from __future__ import annotations
 
 from emitter import elf
-from emitter.errors import LayoutError
-from emitter.layout import Copy, FilePlan, Piece, align_up, bulk_alignment
+from emitter.errors import LayoutError, shown
+from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
 from emitter.records import TYPE_CHECKING
 from emitter.splice.stub import read_stub
 
 if TYPE_CHECKING:
+    from emitter.layout import Copy
     from emitter.model import ObjectModel, Section
     from emitter.targets._base import Target
 
@@ -85,28 +86,18 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
             pieces.append(Piece(position, data))
         position += len(data)
 
-    fields = _fields(target, encoding, model)
-    for number, section in enumerate(model.sections):
+    for section in model.sections:
         sh_type, sh_flags = _KINDS[section.kind]
         if section.large:
             sh_flags |= target.large_data.sh_flags if target.large_data else 0
         position = _place(section, position + file_offset) - file_offset
         sh_name = names.add(section.name.encode())
         headers.append(elf.Shdr(sh_name, sh_type, sh_flags, 0, position, section.size, 0, 0, section.alignment))
-        data = section.data
-        if data is not None and number in fields:
-            patched = bytearray(data)
-            for offset, value in fields[number]:
-                patched[offset : offset + encoding.word_size] = value
-            data = bytes(patched)
-        if data:
-            pieces.append(Piece(position, data))
+        if section.data:
+            pieces.append(Piece(position, section.data))
         if section.tail:
             pieces.append(Piece(position + section.size - len(section.tail), section.tail))
-        copies += (
-            Copy(position + copy.offset, copy.size, copy.extent, copy.swap_unit, copy.shape, copy.item_bits)
-            for copy in section.copies
-        )
+        copies += (copy.moved(position) for copy in section.copies)
         if section.holds_pack:
             pack_offset = position
         position += section.size
@@ -217,7 +208,9 @@ class _Symbols:
         shndx = [0]
         for name, info, other, section, value, size in self._rows:
             if not self._encoding.is_64 and max(value, size) > 0xFFFFFFFF:
-                raise LayoutError("too large for a 32-bit object", where=name, actual=max(value, size))
+                raise LayoutError(
+                    "too large for a 32-bit object", where=f"symbol {shown(name)}", actual=max(value, size)
+                )
             index, extended = (elf.SHN_ABS, 0) if section is None else _shndx(section)
             rows.append(self._encoding.sym(elf.Sym(self.strings.add(name.encode()), info, other, index, value, size)))
             shndx.append(extended)
@@ -228,16 +221,6 @@ def _shndx(section: int) -> tuple[int, int]:
     """Return st_shndx of a symbol in a section of the model, and its entry in .symtab_shndx."""
     index = 1 + section
     return (elf.SHN_XINDEX, index) if index >= elf.SHN_LORESERVE else (index, 0)
-
-
-def _fields(target: Target, encoding: elf.Encoding, model: ObjectModel) -> dict[int, list[tuple[int, bytes]]]:
-    """Return what the fields of references hold before relocation, by section: SHT_REL has the addend there."""
-    fields: dict[int, list[tuple[int, bytes]]] = {}
-    mask = (1 << target.pointer_width) - 1
-    for reference in model.references:
-        addend = reference.addend if target.relocation_section == "rel" else 0
-        fields.setdefault(reference.section, []).append((reference.offset, encoding.words(addend & mask)))
-    return fields
 
 
 def _relocations(
@@ -252,7 +235,7 @@ def _relocations(
         if is_rel:
             rows.append(encoding.rel(reference.offset, symbol, add))
         else:
-            rows.append(encoding.rela(reference.offset, symbol, add, reference.addend))
+            rows.append(encoding.rela(reference.offset, symbol, add, 0))
         rows += (
             encoding.rela(reference.offset, symbols.number_of_place[section, reference.offset], r_type, 0)
             for r_type in subtract

@@ -11,8 +11,9 @@ from elftools.elf.elffile import ELFFile
 from cross.table import find, skip_reason
 from emitter.dtypes import parse
 from emitter.errors import LayoutError
+from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.package import BufferSource, Extent, Package, Tensor
-from emitter.styles import DEFAULT_ALIGNMENT, STYLES, style_model, style_name
+from emitter.styles import STYLES, style_model, style_name
 from emitter.targets import load
 from tests.elf_objects import TARGET_NAMES, package_of, run, section_of, symbol_table, write_styled
 
@@ -183,6 +184,13 @@ def test_sizes_that_the_style_cannot_express(target_name: str, style: Style) -> 
         return
     with pytest.raises(LayoutError, match=r"big\.bin: too large for the symbols of"):
         style_model(target, style, [tensor_of(1 << 32)])
+
+
+def test_long_names_are_cut_in_messages() -> None:
+    long = "w" * 65000
+    with pytest.raises(LayoutError, match="two symbols would be called") as caught:
+        style_model(load("x86_64-linux-gnu"), "ld", package_of({long + "-": b"1", long + "_": b"2"}).tensors)
+    assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(

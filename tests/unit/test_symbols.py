@@ -65,6 +65,20 @@ def test_collision_names_both_sources(a: str, b: str) -> None:
     assert repr(b) in str(caught.value)
 
 
+def test_long_names_are_cut_in_messages() -> None:
+    long = "w" * 65535
+    symbols = [TensorSymbol("m_t_" + long, long + end, 0, 1) for end in ("", "x")]
+    for call in (
+        lambda: check_symbols("m", symbols),
+        lambda: check_names([(long + ".", f"--name {long[:9]}")]),
+        lambda: pack_section(X86_64, "m", section=long + "\n", large=False),
+    ):
+        with pytest.raises(LayoutError) as caught:
+            call()
+        assert "w... (6" in str(caught.value).replace("'", "")
+        assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("tensor", ["model", "model.size"])
 def test_tensor_symbol_that_meets_the_packs_own(tensor: str) -> None:
     package = package_of({tensor: b"1"})
