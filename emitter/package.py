@@ -23,6 +23,7 @@ __all__ = [
     "OPEN_FLAGS",
     "BufferSource",
     "ByteOrder",
+    "Checksum",
     "Extent",
     "FileSource",
     "Inflate",
@@ -128,11 +129,24 @@ class Inflate(NamedTuple):
     skip: int
 
 
+class Checksum(NamedTuple):
+    """What the source says of its own bytes: the CRC of `length` of them from `offset`. They include the extent's.
+
+    CRC-32 is that of ZIP and zlib; CRC-32C see `emitter.checksum`.
+    """
+
+    algorithm: Literal["CRC-32", "CRC-32C"]
+    value: int
+    offset: int
+    length: int
+
+
 class Extent(NamedTuple):
     """`length` bytes of a source from `offset`, and what must be done to them on the way: nothing, in the fast case.
 
     `byte_order` is that of the stored elements; whether they are swapped depends on the target. `fortran_order` says
-    that the source is column-major: it is transposed to row-major.
+    that the source is column-major: it is transposed to row-major. `checksum` is compared when the bytes are written;
+    `label` is what the source calls them, for messages.
     """
 
     source: Source
@@ -141,6 +155,13 @@ class Extent(NamedTuple):
     byte_order: ByteOrder = "little"
     inflate: Inflate | None = None
     fortran_order: bool = False
+    checksum: Checksum | None = None
+    label: str = ""
+
+    @property
+    def where(self) -> str:
+        """The source and what it calls the bytes, for messages."""
+        return f"{self.source.path}: {self.label}" if self.label else self.source.path
 
 
 class Tensor(NamedTuple):

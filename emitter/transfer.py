@@ -16,6 +16,7 @@ import os
 from emitter.checksum import crc32c, sha256
 from emitter.errors import InputError
 from emitter.following import Followed, Follower, Ranges
+from emitter.integrity import check_unwritten, check_written
 from emitter.layout import BUILD_ID_SIZE, align_up
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.records import TYPE_CHECKING
@@ -53,6 +54,8 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
         crcs = transfer.finish()
     finally:
         transfer.stop()
+    for copy, crc in zip(plan.copies, crcs, strict=True):
+        check_written(copy, crc)
     index = b""
     if pack is not None and plan.pack_offset is not None:
         index = pack.render_index(crcs)
@@ -93,6 +96,8 @@ class _Transfer:
     def copy_all(self) -> None:
         for numbers in self._groups():
             with open_reader(self.copies[numbers[0]].extent.source) as reader:
+                for number in numbers:
+                    check_unwritten(reader, self.copies[number])
                 if not reader.sparse:
                     self._reserve_group(numbers)
                 for run in self._runs(numbers):
@@ -111,11 +116,11 @@ class _Transfer:
             self.follower.stop()
 
     def _groups(self) -> Iterator[list[int]]:
-        """Yield the numbers of the copies in a row from one source; empty ones are left out."""
+        """Yield the numbers of the copies in a row from one source; empty ones without a checksum are left out."""
         group: list[int] = []
         source = None
         for number, copy in enumerate(self.copies):
-            if not copy.size:
+            if not copy.size and not copy.extent.checksum and not copy.extent.inflate:
                 continue
             if copy.extent.source is not source and group:
                 yield group
@@ -237,7 +242,7 @@ class _Transfer:
         if copy.item_bits % 8:
             raise InputError(
                 "a column-major array of packed elements cannot be turned",
-                where=copy.extent.source.path,
+                where=copy.extent.where,
                 actual=f"{copy.item_bits} bits per element",
                 hint="store it row-major",
             )
@@ -337,7 +342,7 @@ def _on_units(segments: Iterator[tuple[int, int, bool]], start: int, unit: int) 
 def _disagreement(copy: Copy, stored: int) -> InputError:
     return InputError(
         "the stored bytes do not fill the tensor",
-        where=copy.extent.source.path,
+        where=copy.extent.where,
         expected=f"{copy.size} bytes",
         actual=stored,
         hint="make the file again",

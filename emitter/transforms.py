@@ -50,7 +50,7 @@ def inflate(read: Read, extent: Extent) -> Iterator[bytes]:
     declared = extent.inflate
     if declared is None:
         return
-    where = extent.source.path
+    where = extent.where
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     produced = crc = 0
     position, end = extent.offset, extent.offset + extent.length
@@ -78,6 +78,14 @@ def inflate(read: Read, extent: Extent) -> Iterator[bytes]:
             where=where,
             expected=f"{declared.size} bytes",
             actual=f"more than {declared.size}" if produced > declared.size else f"{produced}",
+            hint="make the file again",
+        )
+    if stream.unused_data or position < end:
+        raise InputError(
+            "there are bytes behind the end of the compressed data",
+            where=where,
+            expected=f"{extent.length} compressed bytes",
+            actual=extent.length - (end - position) - len(stream.unused_data),
             hint="make the file again",
         )
     if crc != declared.crc32:

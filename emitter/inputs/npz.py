@@ -11,7 +11,7 @@ import struct
 from emitter.errors import InputError, shown
 from emitter.inputs import npy
 from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
-from emitter.package import Extent, Inflate, Tensor
+from emitter.package import Checksum, Extent, Inflate, Tensor
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _check_local(fd: int, member: _Member, directory_offset: int, where: str) ->
 
 
 def _tensor(fd: int, source: FileSource, member: _Member, data_offset: int, prefix: str) -> Tensor:
-    where = _where(source.path, member)
+    where, label = _where(source.path, member), _label(member)
     name = qualify(prefix, member.name.removesuffix(".npy"))
     if member.method == _STORED:
         if member.size != member.compressed_size:
@@ -234,6 +234,8 @@ def _tensor(fd: int, source: FileSource, member: _Member, data_offset: int, pref
             header.nbytes,
             header.byte_order,
             fortran_order=header.fortran_order,
+            checksum=Checksum("CRC-32", member.crc32, data_offset, member.size),
+            label=label,
         )
     else:
         if member.size > MAX_RATIO * member.compressed_size:
@@ -247,7 +249,15 @@ def _tensor(fd: int, source: FileSource, member: _Member, data_offset: int, pref
             lambda count: _inflate_first(fd, data_offset, member.compressed_size, count, where), member.size, where
         )
         inflate = Inflate(member.size, member.crc32, header.data_offset)
-        extent = Extent(source, data_offset, member.compressed_size, header.byte_order, inflate, header.fortran_order)
+        extent = Extent(
+            source,
+            data_offset,
+            member.compressed_size,
+            header.byte_order,
+            inflate,
+            header.fortran_order,
+            label=label,
+        )
     return Tensor(name, header.dtype, header.shape, extent)
 
 
@@ -275,4 +285,8 @@ def _inflate_first(fd: int, offset: int, length: int, count: int, where: str) ->
 
 
 def _where(path: str, member: _Member) -> str:
-    return f"{path}: member {shown(member.name)}"
+    return f"{path}: {_label(member)}"
+
+
+def _label(member: _Member) -> str:
+    return f"member {shown(member.name)}"

@@ -12,7 +12,7 @@ from emitter.errors import InputError, shown
 from emitter.inputs._common import Contents, qualify
 from emitter.inputs._pack_index import Index, check_alignment
 from emitter.pack import format as fmt
-from emitter.package import Extent, Tensor, payload_bytes
+from emitter.package import Checksum, Extent, Tensor, payload_bytes
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class _Reader:
             expected = f"below {len(self.payloads)}"
             raise InputError("the payload's number is wrong", where=where, expected=expected, actual=payload)
         extent, alignment = self.payloads[payload]
+        if not extent.label:  # several tensors may have one payload: the first names it
+            extent = extent._replace(label=f"tensor {shown(name)}")
+            self.payloads[payload] = extent, alignment
         shape = self._shape(ndim, shape_offset, strides_offset, where)
         nbytes = payload_bytes(dtype, shape, where)
         if encoding == 0 and nbytes != extent.length:
@@ -99,7 +102,7 @@ class _Reader:
         position = self.index.header["index_size"]
         end = self.index.header["total_size"]
         strictest = 8
-        for number, (offset, size, alignment, _) in enumerate(self.index.records(fmt.PAYLOAD)):
+        for number, (offset, size, alignment, crc) in enumerate(self.index.records(fmt.PAYLOAD)):
             where = f"{self.path}: payload {number}"
             check_alignment(alignment, where)
             if offset % alignment or not position <= offset <= offset + size <= end:
@@ -108,7 +111,8 @@ class _Reader:
                     expected=f"{alignment}-aligned, within {position} to {end}",
                     actual=f"{size} bytes at {offset}",
                 )  # fmt: skip
-            payloads.append((Extent(self.source, offset, size, self.index.order), alignment))
+            checksum = Checksum("CRC-32C", crc, offset, size)
+            payloads.append((Extent(self.source, offset, size, self.index.order, checksum=checksum), alignment))
             position = offset + size
             strictest = max(strictest, alignment)
         if position != end:

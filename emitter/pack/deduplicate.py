@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 
+from emitter.integrity import check_sum
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.records import TYPE_CHECKING
 from emitter.transforms import inflate
@@ -30,7 +31,7 @@ def find_duplicates(tensors: Sequence[Tensor], byte_order: ByteOrder) -> dict[st
     """Return name -> name of the first tensor with the same bytes as written for `byte_order`, for all but the first.
 
     Empty tensors are left out. The same bytes under different transformations (a swapped tensor and one in the target's
-    order) are not recognised. Raises InputError for a file that cannot be read or has changed.
+    order) are not recognised. Raises InputError for a file that cannot be read, is damaged or has changed.
     """
     keys = [_transformation(tensor, byte_order) for tensor in tensors]
     sharing = Counter(keys)
@@ -76,7 +77,9 @@ def _sample(tensor: Tensor, sources: _Sources) -> bytes:
 def _compare(bucket: list[Tensor], sources: _Sources, same_as: dict[str, str]) -> None:
     """Sort tensors of equal samples into classes of equal bytes."""
     if not bucket[0].extent.inflate and bucket[0].extent.length <= _WHOLE:
-        same_as.update((tensor.name, bucket[0].name) for tensor in bucket[1:])
+        for tensor in bucket[1:]:
+            _check_sum(tensor, bucket[0], sources)
+            same_as[tensor.name] = bucket[0].name
         return
     places: dict[Hashable, Tensor] = {}  # the very same bytes need not be read
     classes: list[Tensor] = []
@@ -96,11 +99,20 @@ def _compare(bucket: list[Tensor], sources: _Sources, same_as: dict[str, str]) -
             known = by_checksum.setdefault(_checksum(tensor, sources), [])
         equal = next((other for other in known if _equal(other, tensor, sources)), None)
         if equal is not None:
+            _check_sum(tensor, equal, sources)
             same_as[tensor.name] = equal.name
             continue
         known.append(tensor)
         if known is not classes:
             classes.append(tensor)
+
+
+def _check_sum(tensor: Tensor, equal: Tensor, sources: _Sources) -> None:
+    """Compare a tensor that will not be written with its source's checksum, unless that of the other tells as much."""
+    declared, other = tensor.extent.checksum, equal.extent.checksum
+    if declared is None or (other is not None and declared.algorithm == "CRC-32C" and declared.value == other.value):
+        return
+    check_sum(sources.open(tensor.extent.source), tensor.extent)
 
 
 def _equal(first: Tensor, second: Tensor, sources: _Sources) -> bool:

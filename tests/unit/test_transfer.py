@@ -359,15 +359,11 @@ class TestTransforms:
             stored = b"\xff" * len(stored)
         if case == "cut":
             stored = stored[:-1]
+        if case == "trailing":
+            stored += b"xx"
         extent = Extent(BufferSource("archive", memoryview(stored)), 0, len(stored), inflate=declared)
         size = size + 1 if case == "tensor" else size
         plan = FilePlan(size, [], [Copy(0, size, extent, 1, (size,), 8)])
-        if case == "trailing":  # more compressed bytes than the stream takes: harmless
-            extent = extent.__class__(
-                BufferSource("archive", memoryview(stored + b"xx")), 0, len(stored) + 2, inflate=declared
-            )
-            carry_out(tmp_path / "out", FilePlan(size, [], [Copy(0, size, extent, 1, (size,), 8)]))
-            return
         with pytest.raises(InputError) as caught:
             carry_out(tmp_path / "out", plan)
         assert "archive" in str(caught.value)
