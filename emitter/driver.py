@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from _thread import start_new_thread
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
 from emitter import targets
+from emitter.errors import UsageError
 from emitter.options import make_options
+from emitter.package import Package, check_text, path_text
 from emitter.planner import Planner
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from emitter.options import Format
-    from emitter.package import Package
     from emitter.planner import Job
 
 __all__ = ["Artefact", "emit"]
@@ -71,9 +73,9 @@ def emit(
     from emitter.transfer import write_plan
 
     say = note or (lambda _line: None)
-    typed = [target] if isinstance(target, str) else list(target)
+    _check_package(package)
     planner = Planner(package, make_options(options), say)
-    jobs = planner.plan(os.fspath(output), [targets.resolve(name) for name in typed])
+    jobs = planner.plan(path_text(output), [targets.resolve(name) for name in _target_names(target)])
     # Every file layout is fixed, and what can be refused has been.
     if max(job.plan.size for job in jobs) >= _WORTH_A_THREAD:
         with suppress(RuntimeError):  # where no thread can start, the import below takes its time
@@ -109,6 +111,17 @@ def emit(
             file.commit()
             say(f"wrote {file.path}: {file.size} bytes")
     return artefacts
+
+
+def _check_package(package: object) -> None:
+    if not isinstance(package, Package):
+        raise UsageError("this is not a package", expected="an emitter.Package", actual=type(package).__name__)
+
+
+def _target_names(target: object) -> list[str]:
+    if isinstance(target, Iterable) and not isinstance(target, (str, bytes)):
+        return [check_text(name, "the name of a target") for name in target]
+    return [check_text(target, "the name of a target")]
 
 
 def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:

@@ -332,8 +332,10 @@ def payload_bytes(dtype: DType, shape: Sequence[int], where: str) -> int:
     return (elements * dtype.element_bits + 7) // 8
 
 
-def _check(tensor: Tensor) -> None:
+def _check(tensor: object) -> None:
     """Raise InputError or UsageError for a tensor that no pack can hold."""
+    if not isinstance(tensor, Tensor):
+        raise UsageError("this is not a tensor", expected="an emitter.package.Tensor", actual=_typed(tensor))
     where = f"{tensor.extent.source.path}: tensor {shown(tensor.name)}"
     try:
         encoded = check_text(tensor.name, "the name of a tensor").encode()

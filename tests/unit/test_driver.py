@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,6 +189,31 @@ def test_a_value_of_another_kind_is_one_of_our_errors(
     with pytest.raises(UsageError):
         emitter.emit(package, tmp_path / "m.o", **{"target": TARGET, **options})  # type: ignore[arg-type] # on purpose
     assert os.listdir(tmp_path) == []
+
+
+class BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"x.pack"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"output": b"x.pack"}, r"not a path.*os\.fsdecode"),
+        ({"output": BytesPath()}, "not a path"),
+        ({"output": None}, "not a path.*None"),
+        ({"target": b"x86_64-linux-gnu"}, "target is not text"),
+        ({"target": [b"x86_64-linux-gnu"]}, "target is not text"),
+        ({"target": None}, "target is not text"),
+        ({"target": 7}, "target is not text"),
+        ({"package": "p"}, "not a package"),
+        ({"package": None}, "not a package"),
+    ],
+)
+def test_an_argument_of_another_type_is_a_usage_error(package: Package, values: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"package": package, "output": "x.pack", "target": TARGET, **values}
+    with pytest.raises(UsageError, match=message):
+        emitter.emit(arguments.pop("package"), arguments.pop("output"), **arguments)
 
 
 def test_paths_of_companions_may_be_path_objects(package: Package, tmp_path: Path) -> None:

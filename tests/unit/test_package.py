@@ -116,6 +116,7 @@ ODD: dict[str, Callable[[Any], object]] = {
     "model version None": lambda _: Package(model_version=None),  # type: ignore[arg-type]  # what is tested
     "name of bytes": lambda package: package.add_tensor(b"x", ARRAY),
     "name None": lambda package: package.add_raw(None, b""),
+    "tensor that is text": lambda package: package.add("x"),
     "name of a tensor": lambda package: package.add(tensor(7)),
     "alignment of text": lambda package: package.add_tensor("x", ARRAY, alignment="64"),
     "alignment with a point": lambda package: package.add_raw("x", b"", alignment=64.0),
