@@ -42,7 +42,14 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are ours."""
 
     def error(self, message: str) -> None:  # type: ignore[override] # it raises, as the original exits
-        raise UsageError(message, hint=f"see {self.prog} --help")
+        hint = f"see {self.prog} --help"
+        unknown = message.removeprefix("unrecognized arguments: ").split()
+        if unknown and unknown[0].startswith("--"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(unknown[0], self._option_string_actions, n=1)
+            hint = f"did you mean {near[0]}?" if near else hint
+        raise UsageError(message, hint=hint)
 
 
 def _expand(arguments: Sequence[str], depth: int = 0) -> list[str]:
@@ -166,11 +173,17 @@ def _emit_parser() -> _Parser:
     from emitter.options import FORMATS
 
     parser = _new_parser(
-        "emitter", "Turn constants into objects, archives and shared libraries for any target.", _EPILOG
+        "emitter", "Turn constants into objects, archives and shared libraries for other CPUs.", _EPILOG
     )
     add = parser.add_argument
     add("inputs", nargs="*", metavar="INPUT", help="[NAME=]FILE or [NAME=]raw:FILE")
-    add("-o", dest="output", metavar="FILE", help="output; may hold {target}, {triple} and {lib}")
+    add(
+        "-o",
+        dest="output",
+        action="append",
+        metavar="FILE",
+        help="output, required: .o, .a, .so or .pack; may hold {target}, {triple} and {lib}",
+    )
     add(
         "--target",
         action="append",
@@ -181,7 +194,7 @@ def _emit_parser() -> _Parser:
     add("--raw", action="store_true", help="take every input as raw bytes, as raw:FILE does")
     add("--name", metavar="SYMBOL", help="symbol of the pack (default: the output's name without lib and suffix)")
     add("--align", type=int, metavar="N", help="alignment of each tensor in bytes (default: 64)")
-    add("--section", metavar="S", help="section of the payload in objects and archives")
+    add("--section", metavar="S", help="section of the payload in objects and archives (default: .rodata.NAME)")
     add(
         "--visibility",
         choices=("default", "protected", "hidden"),
@@ -198,28 +211,32 @@ def _emit_parser() -> _Parser:
     add(
         "--retain",
         action="store_true",
-        help="keep the payload of objects under --gc-sections, and let loaders find it",
+        help="keep the payload of objects under --gc-sections, and let loaders find it in the linked program",
     )
     add(
         "--large-data",
         choices=("auto", "always", "never"),
-        help="large-data section for objects (default: auto)",
+        help="large-data section for objects, on x86-64 (default: auto, for payloads above 1 GiB)",
     )
-    add("--header", metavar="FILE.h", help="write a C header that declares the symbols; depends on the schema alone")
+    add("--header", metavar="FILE.h", help="write a C header that declares the symbols; new values do not change it")
     add("--depfile", metavar="FILE.d", help="write the dependencies for make and ninja")
     add("--map", metavar="FILE.json", help="write symbol, offset, size and CRC-32C of every tensor")
     add(
         "--linker-script",
         metavar="FILE",
-        help="write the fragment that places a payload beyond the code model's reach",
+        help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code",
     )
     add("--meta", action="append", default=[], metavar="K=V", help="metadata of the pack; may be repeated")
-    add("--keep-metadata", action="store_true", help="keep the inputs' own metadata")
+    add(
+        "--keep-metadata",
+        action="store_true",
+        help="keep the inputs' own metadata and model version (default: dropped)",
+    )
     add("--model-version", default="", metavar="V", help="version string of the model")
     add("--include-dir", action="store_true", help="print the directory of emitter.h")
     add("--version", action="store_true", help="print the version")
-    add("-v", "--verbose", action="store_true", help="say what is decided")
-    add("-q", "--quiet", action="store_true", help="no progress on the terminal")
+    add("-v", "--verbose", action="store_true", help="say what is decided, on standard error")
+    add("-q", "--quiet", action="store_true", help="no progress on the terminal, no warnings")
     return parser
 
 
@@ -234,7 +251,12 @@ def _emit(arguments: list[str]) -> int:
     if not options.inputs:
         raise UsageError("no input", hint="name at least one file; see emitter --help")
     if options.output is None:
+        if len(options.inputs) == 1 and not os.path.lexists(options.inputs[0].rpartition("raw:")[2]):
+            hint = f"the commands are {', '.join(_COMMANDS)}; see emitter --help"
+            raise UsageError("no such file or command", where=shown(options.inputs[0]), hint=hint)
         raise UsageError("no output", hint="add -o FILE")
+    if len(options.output) > 1:
+        raise UsageError("-o is given twice", hint="write {target} into one -o for several targets")
 
     from emitter.driver import emit
     from emitter.inputs import split_argument
@@ -243,8 +265,12 @@ def _emit(arguments: list[str]) -> int:
     from emitter.package import Package
 
     cleanup_on_signals()
-    package = Package(metadata=_metadata(options.meta), model_version=options.model_version)
+    package = Package()
     for argument in options.inputs:
+        if argument.startswith("="):
+            raise UsageError(
+                "there is no name before =", where=shown(argument), hint="write NAME=FILE, or ./=FILE for a path"
+            )
         prefix, path = split_argument(argument)
         if options.raw and not path.startswith("raw:"):
             path = f"raw:{path}"
@@ -255,17 +281,26 @@ def _emit(arguments: list[str]) -> int:
             prefix = prefix or path.removeprefix("raw:")
         package.add_input(path, prefix=prefix, keep_metadata=options.keep_metadata)
 
+    # What is said here wins over what the inputs say.
+    package.metadata.update(_metadata(options.meta))
+    package.model_version = options.model_version or package.model_version
+
     artefacts = emit(
         package,
-        options.output,
+        options.output[0],
         target=options.target or ["native"],
         progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
-        note=(lambda line: print(_printable(f"emitter: {line}"), file=sys.stderr)) if options.verbose else None,
+        note=_say if options.verbose else None,
+        warn=None if options.quiet else lambda line: _say(f"warning: {line}"),
         **{name: getattr(options, name) for name in Options._fields},
     )
     if options.json:
         _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})
     return EXIT_DONE
+
+
+def _say(line: str) -> None:
+    print(_printable(f"emitter: {line}"), file=sys.stderr)
 
 
 def _metadata(arguments: Sequence[str]) -> dict[str, str]:

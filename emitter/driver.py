@@ -61,20 +61,21 @@ def emit(
     target: str | Sequence[str] = "native",
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
     **options: object,
 ) -> list[Artefact]:
     """Write `package` to `output` for one target, or for several with `{target}` or `{triple}` in `output`.
 
     `options` are the fields of `emitter.options.Options`. `progress(done, total)` is called with bytes, `note(line)`
-    with what was decided. Everything is checked before a byte is written, and existing files stay as they are until all
-    their successors are complete. Raises EmitterError.
+    with what was decided, `warn(line)` with what may not be what you want. Everything is checked before a byte is
+    written, and existing files stay as they are until all their successors are complete. Raises EmitterError.
     """
     from emitter.output import DATA_MODE, IMAGE_MODE, holds, open_output
     from emitter.transfer import write_plan
 
     say = note or (lambda _line: None)
     _check_package(package)
-    planner = Planner(package, make_options(options), say)
+    planner = Planner(package, make_options(options), say, warn or say)
     jobs = planner.plan(path_text(output), [targets.resolve(name) for name in _target_names(target)])
     # Every file layout is fixed, and what can be refused has been.
     if max(job.plan.size for job in jobs) >= _WORTH_A_THREAD:

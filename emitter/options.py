@@ -117,7 +117,11 @@ def make_options(given: Mapping[str, object]) -> Options:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in Options._fields:
-            raise UsageError(f"there is no option {shown(name)}", expected=", ".join(Options._fields))
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*Options._fields, "target"], n=1)
+            hint = f"did you mean {near[0]}?" if near else None
+            raise UsageError(f"there is no option {shown(name)}", expected=", ".join(Options._fields), hint=hint)
         if value == Options._field_defaults[name]:
             continue
         if name in COMPANIONS and isinstance(value, os.PathLike):
@@ -144,7 +148,7 @@ def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the
             raise UsageError(
                 f"{_flag(name)} means nothing for this output",
                 expected=" or ".join(formats),
-                actual=f"--emit {format}",
+                actual=f"{_ARTICLE[format]} {format}",
             )
         if options.symbols and name in _NOT_WITH_STYLE:
             raise UsageError(
@@ -165,6 +169,9 @@ def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the
             raise UsageError(
                 f"{_flag(name)} does not begin a C identifier", expected="letters, digits and _", actual=repr(value)
             )
+
+
+_ARTICLE: Mapping[str, str] = {"object": "an", "archive": "an", "library": "a", "pack": "a"}
 
 
 def _flag(name: str) -> str:

@@ -233,7 +233,7 @@ class Package:
                 f"two tensors are called {shown(tensor.name)}",
                 where=tensor.extent.source.path,
                 actual=f"the same name in {other.extent.source.path}",
-                hint="write PREFIX=FILE for one of the inputs to put PREFIX before its names",
+                hint="put a prefix before the names of one input (PREFIX=FILE, or prefix=), or rename it",
             )
         self._tensors[tensor.name] = tensor
         if isinstance(tensor.extent.source, FileSource):

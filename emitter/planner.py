@@ -9,7 +9,7 @@ from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
-from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
+from emitter.pack.plan import DEFAULT_ALIGNMENT, check_address_space, plan_pack
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -46,10 +46,13 @@ class Job(NamedTuple):
 class Planner:
     """Plans the outputs of one package; the pack is laid out once for each byte order."""
 
-    def __init__(self, package: Package, options: Options, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, package: Package, options: Options, say: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
         self._package = package
         self._options = options
         self._say = say
+        self._warn = warn
         self._packs: dict[ByteOrder, PackPlan] = {}
 
     def plan(self, output: str, resolved: Sequence[Resolved]) -> list[Job]:
@@ -106,6 +109,7 @@ class Planner:
             tensor_symbols = data_symbols(options.symbols, self._package.tensors)
         elif format_ == "pack":
             pack = self._pack(target.byte_order)
+            check_address_space(target, pack.total_size)
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
         else:
             pack = self._pack(target.byte_order)
@@ -172,11 +176,23 @@ class Planner:
 
         return use_large_data(target, pack.total_size, self._options.large_data or "auto")
 
+    def _speak_of_reach(self, target: Target, pack: PackPlan, large: bool) -> None:
+        """Say where a large payload goes, and warn of one that most links cannot take as it is."""
+        if large and target.large_data:
+            self._say(f"the payload goes into {target.large_data.section}, the section for large data")
+        if pack.total_size > target.reach and not self._options.linker_script:
+            self._warn(
+                f"the payload exceeds the {target.reach >> 30} GiB that code of {target.name} reaches: link with the "
+                "fragment that --linker-script writes, or emit a shared library"
+            )
+
     def _pack_model(
         self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
     ) -> ObjectModel:
         from emitter.symbols import pack_model
 
+        large = self._large(target, pack)
+        self._speak_of_reach(target, pack, large)
         return pack_model(
             target,
             pack,
@@ -185,7 +201,7 @@ class Planner:
             visibility=self._options.visibility or "hidden",
             tensor_symbols=tensor_symbols,
             retain=self._options.retain,
-            large=self._large(target, pack),
+            large=large,
         )
 
     def _style_model(self, target: Target, style: Style) -> ObjectModel:
@@ -212,10 +228,11 @@ def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectMode
 
 def _check_paths(jobs: Sequence[Job]) -> None:
     """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
-    written: dict[str, tuple[str, str | None]] = {}
+    written: dict[str, tuple[str, str | None, str]] = {}
     for job in jobs:
         for option, path in (("output", job.path), *job.companions.items()):
-            this = (option, job.symbol)
+            this = (option, job.symbol, job.resolved.typed)
             other = written.setdefault(os.path.realpath(path), this)
-            if other is not this and not (option == "header" and this == other):
-                raise UsageError("two outputs would be one file", where=path, actual=f"{other[0]} and {option}")
+            if other is not this and not (option == "header" and this[:2] == other[:2]):
+                found = f"{other[0]} for {other[2]} and {option} for {this[2]}"
+                raise UsageError("two outputs would be one file", where=path, actual=found)

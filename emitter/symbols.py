@@ -10,6 +10,7 @@ from emitter.errors import LayoutError, TargetError, shown
 from emitter.layout import identifier
 from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
+from emitter.pack.plan import check_address_space
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -209,14 +210,7 @@ def pack_model(
     """
     size_name = f"{name}_size"
     check_symbols(name, tensor_symbols)
-    if pack.total_size >> target.pointer_width:
-        raise LayoutError(
-            "too large for the target's address space",
-            where=target.name,
-            expected=f"less than 2^{target.pointer_width} bytes",
-            actual=pack.total_size,
-            hint="split the package",
-        )
+    check_address_space(target, pack.total_size)
     encoding = Encoding(target.pointer_width, target.byte_order)
     word = encoding.word_size
     sections = [

@@ -173,11 +173,15 @@ def unknown(typed: str) -> TargetError:
     # A name that is nearer to a spelling than to a name is answered with the spelling: it is what the user writes.
     near = get_close_matches(typed.lower(), [*known, *SPELLINGS], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the targets are {', '.join(known)}"
+    if "," in typed or " " in typed.strip():
+        hint = "name one target; several are named by several --target"
     return TargetError("unknown target", where=f"target {shown(typed)}", hint=hint)
 
 
 def _ambiguous(typed: str, text: str) -> TargetError:
     choices = [name for name in canonical_names() if _fullmatch(_AMBIGUOUS[text], name)]
+    if len(choices) == 1:
+        return TargetError("unknown target", where=f"target {shown(typed)}", hint=f"did you mean {choices[0]}?")
     return TargetError(
         "the name of a target is ambiguous", where=f"target {shown(typed)}", hint=f"write one of {', '.join(choices)}"
     )

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from emitter.package import ByteOrder, Package, Tensor
+    from emitter.targets._base import Target
 
-__all__ = ["DEFAULT_ALIGNMENT", "PackPlan", "plan_pack", "schema_hash"]
+__all__ = ["DEFAULT_ALIGNMENT", "PackPlan", "check_address_space", "plan_pack", "schema_hash"]
 
 DEFAULT_ALIGNMENT = 64
 
@@ -189,6 +190,18 @@ def plan_pack(
         index_size,
         offsets[0],
     )
+
+
+def check_address_space(target: Target, size: int) -> None:
+    """Raise LayoutError for a pack of `size` bytes that pointers of the target cannot span."""
+    if size >> target.pointer_width:
+        raise LayoutError(
+            "too large for the target's address space",
+            where=f"target {target.name}",
+            expected=f"less than 2^{target.pointer_width} bytes",
+            actual=size,
+            hint="split the package",
+        )
 
 
 def schema_hash(tensors: Sequence[Tensor]) -> int:

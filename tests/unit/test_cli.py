@@ -71,7 +71,7 @@ def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["x"], "no output"),
+        (["blob.bin"], "no output"),
         (["-o", "x.so"], "no input"),
         (["--bogus", "x"], "unrecognized arguments: --bogus"),
         (["missing.safetensors", "-o", "libx.so"], "missing.safetensors: cannot open"),
@@ -91,6 +91,14 @@ def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["blob.bin", "-o", "x.o", "--symbols", "ld", *TARGET], "raw"),
         (["@missing.args"], "missing.args"),
         (["@"], "argument file"),
+        (["nonsense"], "no such file or command"),
+        (["--targt", "x", "raw:blob.bin", "-o", "x.so"], "did you mean --target?"),
+        (["raw:blob.bin", "-o", "x.so", "-o", "y.so", *TARGET], "-o is given twice"),
+        (["=raw:blob.bin", "-o", "x.so", *TARGET], "no name before ="),
+        (["raw:blob.bin", "-o", "x.so", "--target", "arm64,riscv64"], "several --target"),
+        (["raw:blob.bin", "-o", "x.so", "--target", "riscv"], "did you mean riscv64-linux-gnu?"),
+        (["raw:blob.bin", "-o", "x.so", "--section", ".x", *TARGET], "expected object or archive, found a library"),
+        (["raw:blob.bin", "-o", "{triple}.so", *TARGET, "--target", "arm64"], "for arm64"),
         (["@loop.args"], "too deeply"),
         (["raw:blob.bin", "-o", "-", *TARGET], "not the name of a file"),
         (["raw:blob.bin", "-o", "", *TARGET], "not the name of a file"),
@@ -176,6 +184,46 @@ def test_metadata_and_model_version(blob: Path, tmp_path: Path) -> None:
     with emitter.load(out) as library:
         assert dict(library.metadata) == {"k": "v=w", "empty": ""}
         assert library.model_version == "2026-03"
+
+
+def test_what_is_said_wins_over_what_the_inputs_say(blob: Path, tmp_path: Path) -> None:
+    first, second, third = (str(tmp_path / f"{name}.pack") for name in "abc")
+    assert main([f"raw:{blob}", "-o", first, "--meta", "k=1", "--meta", "other=x", "--model-version", "7"]) == 0
+    assert main([first, "-o", second, "--keep-metadata", "--meta", "k=2", "--model-version", "8"]) == 0
+    with emitter.load(second) as library:
+        assert dict(library.metadata) == {"k": "2", "other": "x"}
+        assert library.model_version == "8"
+    assert main([first, "-o", third]) == 0
+    with emitter.load(third) as library:
+        assert dict(library.metadata) == {}
+        assert library.model_version == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "warned"), [([], True), (["--quiet"], False), (["--linker-script", "far.ld"], False)]
+)
+def test_a_payload_beyond_the_reach_of_code_is_warned_of(
+    option: list[str], warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open("big", "wb") as file:
+        file.truncate((1 << 31) + 1)
+    assert main(["raw:big", "-o", "big.o", "--target", "riscv64", *option]) == 0
+    error = capsys.readouterr().err
+    assert ("warning: the payload exceeds the 2 GiB" in error) is warned
+    assert warned or not error
+
+
+@pytest.mark.parametrize("name", ["x.o", "x.a", "x.so", "x.pack"])
+def test_what_a_32_bit_target_cannot_address_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open("big", "wb") as file:
+        file.truncate(1 << 32)
+    assert main(["raw:big", "-o", name, "--target", "armhf"]) == 2
+    assert "too large" in capsys.readouterr().err
+    assert os.listdir() == ["big"]
 
 
 def test_targets_are_listed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
