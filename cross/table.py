@@ -127,6 +127,7 @@ JUDGES: tuple[tuple[str, str], ...] = (
     ("file", "file"),
     ("make", "make"),
     ("ninja", "ninja-build"),
+    ("cmake", "cmake"),
     ("xxd", "xxd"),
 )
 

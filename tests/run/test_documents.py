@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from emitter import Artefact, errors
+from emitter.options import Options
+
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TOOLS = ("gcc", "make", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64")
+TOOLS = ("gcc", "g++", "make", "ninja", "cmake", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64")
 
 
 def blocks_of(document: str) -> list[tuple[str, str, str]]:
@@ -31,51 +35,140 @@ def require(*tools: str) -> None:
             pytest.skip(f"{tool} is not installed")
 
 
-def test_the_guide(tmp_path: Path) -> None:
-    require(*TOOLS)
-    blocks = blocks_of("docs/guide.md")
-    assert len(blocks) > 15
-    for language, name, text in blocks:
-        if name:
-            (tmp_path / name).write_text(text)
-            continue
-        assert language == "sh", text
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", text],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
-
-
-def test_the_programs_of_the_readme(tmp_path: Path) -> None:
-    require(*TOOLS)
-    (tmp_path / "p.py").write_text(next(text for language, _, text in blocks_of("README.md") if language == "python"))
-    (tmp_path / "p.c").write_text(next(text for language, _, text in blocks_of("README.md") if language == "c"))
-    script = f"""
-        python3 {ROOT}/benchmarks/make_resnet18.py resnet18.safetensors
-        emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.so
-        python3 p.py
-        emitter header -o emitter.h
-        aarch64-linux-gnu-gcc -Wall -Werror p.c -o p -ldl
-        qemu-aarch64 -L /usr/aarch64-linux-gnu ./p
-    """
+def run_script(script: str, folder: Path) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
+        cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    assert "(64, 3, 7, 7) float32" in done.stdout
-    assert "conv1.weight: 4 dimensions, first value" in done.stdout
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run_blocks(document: str, folder: Path) -> int:
+    """Run every block of a document in order, and return their number; one with a name is the content of that file."""
+    blocks = blocks_of(document)
+    for language, name, text in blocks:
+        if name:
+            (folder / name).write_text(text)
+            continue
+        assert language == "sh", text
+        run_script(text, folder)
+    return len(blocks)
+
+
+@pytest.mark.parametrize(("document", "least"), [("guide.md", 35), ("python.md", 4), ("symbols.md", 6)])
+def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
+    require(*TOOLS)
+    assert run_blocks(f"docs/{document}", tmp_path) >= least
+    # No block is written in a way that escapes the pattern.
+    assert len(blocks_of(f"docs/{document}")) * 2 == (ROOT / "docs" / document).read_text().count("```")
+
+
+def test_large_data_with_small_data(tmp_path: Path) -> None:
+    require("gcc", "ld.lld", "readelf", "aarch64-linux-gnu-gcc", "qemu-aarch64")
+    document = (ROOT / "docs/large-data.md").read_text()
+    for _, name, text in blocks_of("docs/large-data.md"):
+        if name:
+            (tmp_path / name).write_text(text)
+        else:
+            script, sizes = re.subn(r"truncate -s \d+M", "truncate -s 1M", text)
+            assert sizes == 1, text
+            run_script(script, tmp_path)
+    assert document.count("```") == 2 * len(blocks_of("docs/large-data.md"))
+
+
+def test_the_programs_of_the_readme(tmp_path: Path) -> None:
+    require(*TOOLS)
+    blocks = blocks_of("README.md")
+    for language in ("python", "c"):
+        for name, text in ((name, text) for found, name, text in blocks if found == language):
+            (tmp_path / (name or "host.py")).write_text(text)
+    compile_line = next(text for language, _, text in blocks if language == "sh" and "print.c" in text)
+    first = next(text for language, _, text in blocks if language == "sh")
+    assert first.count("&& . .venv/bin/activate &&") == 1
+    printed = run_script(
+        f"""
+        python3 {ROOT}/benchmarks/make_resnet18.py resnet18.safetensors
+        {first.strip().rpartition(" && ")[2]}
+        python3 host.py
+        {compile_line}
+        qemu-aarch64 -L /usr/aarch64-linux-gnu ./print
+        """,
+        tmp_path,
+    )
+    assert "(64, 3, 7, 7) float32" in printed
+    assert "conv1.weight: 4 dimensions, first value" in printed
+
+
+def first_cells(text: str) -> list[str]:
+    """Return what the first cells of tables say: the text in backquotes."""
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def test_the_python_reference_has_every_option_field_and_error() -> None:
+    text = (ROOT / "docs/python.md").read_text()
+    options = text.split("| option |")[1].split("\n\n")[0]
+    assert first_cells(options) == list(Options._fields)
+    artefact = text.split("`emitter.Artefact` is")[1].split("`to_json()`")[0]
+    assert first_cells(artefact) == list(Artefact._fields)
+    classes = {name for name in errors.__all__ if name not in ("EmitterError", "shown")}
+    assert set(first_cells(text.split("## Errors")[1])) == classes
+
+
+def keys_of(value: object, path: str = "") -> set[str]:
+    """Return the path of every key in a document: `a[].b` is the key b of each element of the list a."""
+    if isinstance(value, dict):
+        inner = {f"{path}.{key}".lstrip("."): part for key, part in value.items()}
+        return set(inner).union(*(keys_of(part, name) for name, part in inner.items()))
+    if isinstance(value, list):
+        return set().union(*(keys_of(part, f"{path}[]") for part in value))
+    return set()
+
+
+DOCUMENTS = {
+    "emit": ["emitter --json a.npy -o a.o --target arm64", "emitter --json --symbols xxd raw:a.npy -o b.o"],
+    "map": [
+        "emitter a.npy -o a.so --tensor-symbols --map a.json && cat a.json",
+        "emitter --symbols xxd raw:a.npy -o b.o --map b.json && cat b.json",
+    ],
+    "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
+    "header": ["emitter header --json -o emitter.h"],
+    "error": ["emitter --json nobody.npy -o a.o || test $? = 2"],
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_the_keys_of_json_documents_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs/json.md").read_text()
+    documented = first_cells(text.split(f"## emitter.{kind}/1")[1].split("\n## ")[0])
+    script = "python3 -c 'import numpy; numpy.save(\"a.npy\", numpy.ones(2))'"
+    run_script(script, tmp_path)
+    found = set()
+    for command in DOCUMENTS[kind]:
+        document = json.loads(run_script(command, tmp_path))
+        assert document["schema"] == f"emitter.{kind}/1"
+        found |= keys_of(document)
+    assert len(documented) == len(set(documented))
+    assert set(documented) == found
+
+
+def test_every_schema_has_a_section() -> None:
+    schemas = set()
+    for folder in ("emitter", "targets"):
+        for path in (ROOT / folder).rglob("*.py"):
+            schemas |= set(re.findall(r"\"(emitter\.\w+/\d+)\"", path.read_text()))
+    assert set(re.findall(r"^## (emitter\.\w+/\d+)$", (ROOT / "docs/json.md").read_text(), re.MULTILINE)) == schemas
+
+
+def anchors_of(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize(
@@ -83,5 +176,6 @@ def test_the_programs_of_the_readme(tmp_path: Path) -> None:
 )
 def test_links_lead_somewhere(document: str) -> None:
     base = (ROOT / document).parent
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / document).read_text()):
+    for link, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]*))?\)", (ROOT / document).read_text()):
         assert (base / link).exists(), link
+        assert not anchor or anchor in anchors_of(base / link), f"{link}#{anchor}"
