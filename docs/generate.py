@@ -24,6 +24,8 @@ from emitter.targets._describe import TIERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emitter.package import ByteOrder
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
 FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
@@ -121,12 +123,12 @@ def md_dtypes() -> str:
     return "\n".join(lines)
 
 
-def md_example() -> str:
-    """Return a hex dump of a small pack, with the meaning of each run of bytes."""
+def md_example(byte_order: ByteOrder = "little", end: int | None = None) -> str:
+    """Return a hex dump of a small pack up to the byte `end`, with the meaning of each run of bytes."""
     package = Package(model_version="v1")
-    package.add_raw("w", struct.pack("<2I", 1, 2), alignment=8)
-    plan = plan_pack(package, "little")
-    data = struct.pack("<2I", 1, 2)
+    data = bytes((1, 0, 0, 0, 2, 0, 0, 0))
+    package.add_raw("w", data, alignment=8)
+    plan = plan_pack(package, byte_order)
     pack = plan.render_index([crc32c(data)]).ljust(plan.payload_start, b"\0") + data
     runs: list[tuple[int, int, str]] = []
     position = 0
@@ -136,7 +138,7 @@ def md_example() -> str:
     for table in _TABLES:
         runs.append((position, fmt.DIRECTORY_ENTRY.size, f"table: kind {table.kind} ({table.name})"))
         position += fmt.DIRECTORY_ENTRY.size
-    entry = struct.Struct("<" + fmt.DIRECTORY_ENTRY.struct_format)
+    entry = struct.Struct(("<" if byte_order == "little" else ">") + fmt.DIRECTORY_ENTRY.struct_format)
     for number, table in enumerate(_TABLES):
         _, size, offset, count = entry.unpack_from(pack, fmt.HEADER.size + number * entry.size)
         if table in (fmt.DIMS, fmt.STRINGS):
@@ -153,7 +155,7 @@ def md_example() -> str:
         for end, start in zip([at + size for at, size, _ in runs], [run[0] for run in runs[1:]], strict=False)
     ]
     runs += [(at, size, "zero") for at, size in gaps if size]
-    for start, size, meaning in sorted(runs):
+    for start, size, meaning in sorted(run for run in runs if end is None or run[0] < end):
         for at in range(start, start + size, 16):
             chunk = pack[at : min(at + 16, start + size)]
             lines.append(f"{at:04x}  {chunk.hex(' '):<47}  {meaning if at == start else ''}".rstrip())
@@ -199,7 +201,12 @@ def main() -> int:
             "dtypes": lambda _: c_dtypes(),
             "names": c_names,
         },
-        FORMAT: {"records": lambda _: md_records(), "dtypes": lambda _: md_dtypes(), "example": lambda _: md_example()},
+        FORMAT: {
+            "records": lambda _: md_records(),
+            "dtypes": lambda _: md_dtypes(),
+            "example": lambda _: md_example(),
+            "big-endian": lambda _: md_example("big", fmt.HEADER.size),
+        },
         README: {"targets": lambda _: md_targets()},
     }
     stale = 0

@@ -7,7 +7,7 @@ from emitter.records import TYPE_CHECKING
 from emitter.targets import _names, describe_all, resolve
 
 if TYPE_CHECKING:
-    from emitter.targets._base import Target
+    from emitter.targets._base import Property, Target
 
 __all__ = ["TIERS", "targets_json", "targets_text"]
 
@@ -16,7 +16,13 @@ SCHEMA = "emitter.targets/1"
 TIERS = {
     1: "its artefacts run in CI",
     2: "its artefacts are made and checked in CI",
-    3: "written, and checked only here",
+    3: "written to the specification and checked by independent readers of ELF, but not run",
+}
+
+# GNU properties: the name of a pr_type, and what its bits stand for, from bit 0 on (the psABIs of x86 and AArch64).
+_PROPERTIES = {
+    0xC0000000: ("GNU_PROPERTY_AARCH64_FEATURE_1_AND", ("BTI", "PAC", "GCS")),
+    0xC0000002: ("GNU_PROPERTY_X86_FEATURE_1_AND", ("IBT", "SHSTK")),
 }
 
 
@@ -45,12 +51,12 @@ def targets_text(name: str | None) -> str:
         "e_machine": target.e_machine,
         "e_flags": f"{target.e_flags_object:#x} in objects, {target.e_flags_image:#x} in libraries",
         "largest page": f"{target.max_page_size} bytes",
-        "reach of code": f"{target.reach} bytes",
-        "largest library": f"{target.max_image_size} bytes" if target.max_image_size else None,
+        "reach of code": f"{_gib(target.reach)}: the distance to data that code spans by default",
+        "largest library": _gib(target.max_image_size) if target.max_image_size else None,
         "LLVM's CPU": f"{target.cpu} {target.features}".strip(),
         "LLVM's ABI": target.abi_name,
         "code model": target.code_model,
-        "properties": ", ".join(f"{p.pr_type:#x} = {p.value:#x}" for p in target.properties),
+        "properties": "; ".join(_property_text(p) for p in target.properties),
         "attributes": target.attributes and target.attributes.section,
         "emulators": ", ".join(target.emulators),
         "GPU programs": "carried" if target.device_code else None,
@@ -76,6 +82,17 @@ def targets_json(name: str | None) -> dict[str, object]:
         "version": resolved.version,
         "targets": [_facts(resolved.target)],
     }
+
+
+def _gib(size: int) -> str:
+    return f"{size >> 30} GiB" if size % (1 << 30) == 0 else f"{size} bytes"
+
+
+def _property_text(one: Property) -> str:
+    """Return what a property says: which protections of a program stay on when these data are linked into it."""
+    name, bits = _PROPERTIES.get(one.pr_type, (f"{one.pr_type:#x}", ()))
+    kept = [bit for number, bit in enumerate(bits) if one.value >> number & 1]
+    return f"{name} = {one.value:#x}" + (f": programs that link it keep {', '.join(kept)}" if kept else "")
 
 
 def _facts(target: Target) -> dict[str, object]:

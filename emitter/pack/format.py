@@ -126,7 +126,7 @@ HEADER = Record(
         Field("incompatible_features", "u64", "feature bits that a reader must know, or refuse the pack"),
         Field("schema_hash", "u64", "see Schema hash"),
         Field("model_version_offset", "u32", "offset of the user's version string in the pack"),
-        Field("model_version_length", "u32", f"its bytes, without the NUL; at most {MAX_NAME_BYTES}"),
+        Field("model_version_length", "u32", f"its bytes, without the NUL; 0 to {MAX_NAME_BYTES}"),
         Field("metadata_first", "u32", "first metadata record of the package"),
         Field("metadata_count", "u32", "metadata records of the package"),
         Field("directory_offset", "u32", "offset of the directory; a multiple of 8"),
@@ -135,7 +135,7 @@ HEADER = Record(
         Field(
             "alignment",
             "u32",
-            "the largest alignment of a payload: the pack's first byte is aligned to it in memory",
+            "the largest alignment of a payload, at least 8: the pack's first byte is aligned to it in memory",
         ),
         Field("reserved", "u8", "zero", 32),
     ),
@@ -156,7 +156,7 @@ DIRECTORY_ENTRY = Record(
 PAYLOAD = Record(
     "payload",
     1,
-    "A run of bytes after the index. In ascending order of offset, without overlap; equal payloads are stored once.",
+    "A run of bytes after the index. Offsets do not descend, nothing overlaps; equal payloads may be stored once.",
     (
         Field("offset", "u64", "offset in the pack, not below index_size; a multiple of alignment"),
         Field("size", "u64", "bytes"),
@@ -194,7 +194,7 @@ METADATA = Record(
         Field("key_offset", "u32", "offset of the key in the pack"),
         Field("key_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
         Field("value_offset", "u32", "offset of the value in the pack"),
-        Field("value_length", "u32", "its bytes, without the NUL"),
+        Field("value_length", "u32", "its bytes, without the NUL; 0 or more, as many as fit the index"),
     ),
 )
 

@@ -119,13 +119,13 @@ struct EMITTER0_MAY_ALIAS_ emitter0_header_record {
     uint64_t incompatible_features; /* feature bits that a reader must know, or refuse the pack */
     uint64_t schema_hash; /* see Schema hash */
     uint32_t model_version_offset; /* offset of the user's version string in the pack */
-    uint32_t model_version_length; /* its bytes, without the NUL; at most 65535 */
+    uint32_t model_version_length; /* its bytes, without the NUL; 0 to 65535 */
     uint32_t metadata_first; /* first metadata record of the package */
     uint32_t metadata_count; /* metadata records of the package */
     uint32_t directory_offset; /* offset of the directory; a multiple of 8 */
     uint32_t directory_count; /* directory entries; at most 1024 */
     uint32_t directory_record_size; /* bytes of a directory entry; a multiple of 8, at least 16 */
-    uint32_t alignment; /* the largest alignment of a payload: the pack's first byte is aligned to it in memory */
+    uint32_t alignment; /* the largest alignment of a payload, at least 8: the pack's first byte is aligned to it in memory */
     uint8_t reserved[32]; /* zero */
 };
 typedef char emitter0_header_size_[sizeof(struct emitter0_header_record) == 128 ? 1 : -1];
@@ -139,7 +139,7 @@ struct EMITTER0_MAY_ALIAS_ emitter0_table_record {
 };
 typedef char emitter0_table_size_[sizeof(struct emitter0_table_record) == 16 ? 1 : -1];
 
-/* A run of bytes after the index. In ascending order of offset, without overlap; equal payloads are stored once. */
+/* A run of bytes after the index. Offsets do not descend, nothing overlaps; equal payloads may be stored once. */
 struct EMITTER0_MAY_ALIAS_ emitter0_payload_record {
     uint64_t offset; /* offset in the pack, not below index_size; a multiple of alignment */
     uint64_t size; /* bytes */
@@ -171,7 +171,7 @@ struct EMITTER0_MAY_ALIAS_ emitter0_metadata_record {
     uint32_t key_offset; /* offset of the key in the pack */
     uint32_t key_length; /* its bytes, without the NUL; 1 to 65535 */
     uint32_t value_offset; /* offset of the value in the pack */
-    uint32_t value_length; /* its bytes, without the NUL */
+    uint32_t value_length; /* its bytes, without the NUL; 0 or more, as many as fit the index */
 };
 typedef char emitter0_metadata_size_[sizeof(struct emitter0_metadata_record) == 16 ? 1 : -1];
 

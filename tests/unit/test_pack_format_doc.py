@@ -44,9 +44,9 @@ def test_a_stale_part_is_found_and_mended(tmp_path: Path) -> None:
     assert header.read_text() == right
 
 
-def example() -> bytes:
+def example(number: int = 1) -> bytes:
     with open(TEXT, encoding="utf-8") as file:
-        dump = file.read().split("```text\n")[1].split("```")[0]
+        dump = file.read().split("```text\n")[number].split("```")[0]
     pack = bytearray()
     for line in dump.splitlines():
         match = re.match(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} ?)+)", line)
@@ -72,12 +72,27 @@ def test_the_example_is_a_pack_by_the_rules_of_the_text() -> None:
     assert pack[index_size:] == struct.pack("<2I", 1, 2)
 
 
+def test_the_big_endian_header_says_the_same_in_the_other_order() -> None:
+    little, big = example(), example(2)
+    assert len(big) == fmt.HEADER.size
+    position = 0
+    for field in fmt.HEADER.fields:
+        ours, other = little[position : position + field.size], big[position : position + field.size]
+        if field.name == "header_crc32c":
+            zeroed = big[:position] + bytes(4) + big[position + 4 :]
+            assert struct.unpack(">I", other)[0] == crc32c(zeroed)
+        elif field.name != "index_crc32c":  # that of bytes which are not shown
+            assert other == (ours if field.type == "u8" else ours[::-1]), field.name
+        position += field.size
+
+
 def test_limits_in_the_text_are_those_of_the_code() -> None:
     with open(TEXT, encoding="utf-8") as file:
         limits = dict(re.findall(r"^\| ([a-z ,]+?) \| (.+?) \|$", file.read().split("## Limits")[1], re.MULTILINE))
     assert limits["header"] == f"{fmt.MAX_HEADER_SIZE} bytes"
     assert limits["tables in the directory"] == str(fmt.MAX_TABLES)
     assert limits["name, metadata key"] == f"1 to {fmt.MAX_NAME_BYTES} bytes"
+    assert limits["model version"] == f"0 to {fmt.MAX_NAME_BYTES} bytes"
     assert limits["dimensions"] == str(fmt.MAX_NDIM)
     assert limits["alignment of a payload"] == str(fmt.MAX_ALIGNMENT)
 
