@@ -8,8 +8,8 @@ import os
 import sys
 import time
 
-from emitter import __version__
-from emitter.errors import EmitterError, UsageError, shown
+from emitter import __version__, console
+from emitter.errors import EmitterError, OutputError, UsageError, shown
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 _MAX_DEPTH = 10
+_MAX_ARGUMENTS = 64 << 20
 
 _EPILOG = """\
 inputs, recognised by content: safetensors (and the index of a sharded model), .npy, .npz, .pack;
@@ -51,6 +52,9 @@ class _Parser(argparse.ArgumentParser):
             hint = f"did you mean {near[0]}?" if near else hint
         raise UsageError(message, hint=hint)
 
+    def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - help goes to one place
+        console.write(message)
+
 
 def _expand(arguments: Sequence[str], depth: int = 0) -> list[str]:
     """Return `arguments` with each @FILE replaced by the lines of FILE that are not blank."""
@@ -66,11 +70,15 @@ def _expand(arguments: Sequence[str], depth: int = 0) -> list[str]:
             )
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                lines = file.read().splitlines()
+                text = file.read(_MAX_ARGUMENTS + 1)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"cannot read the argument file: {reason}", where=path or "@") from error
-        expanded += _expand([line for line in lines if line.strip()], depth + 1)
+        if len(text) > _MAX_ARGUMENTS:
+            raise UsageError(
+                "the argument file is too long", where=path, expected=f"at most {_MAX_ARGUMENTS} characters"
+            )
+        expanded += _expand([line for line in text.splitlines() if line.strip()], depth + 1)
     return expanded
 
 
@@ -103,18 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         gc.disable()  # a process of ours leaves no cycles worth the time: to look for them takes 3 ms
+    console.open_missing()
     try:
-        try:
-            return _run(arguments)
-        except EmitterError as error:
-            return _report(error, arguments)
-    except BrokenPipeError:
-        _abandon_output()  # its reader has gone, and nothing more can be said to it
-        return EXIT_ERROR
-    except OSError as error:
-        _abandon_output()
-        print(f"emitter: error: standard output: cannot write: {error.strerror or error}", file=sys.stderr)
-        return EXIT_ERROR
+        return _run(arguments)
+    except EmitterError as error:
+        return _report(error, arguments)
 
 
 def _run(arguments: list[str]) -> int:
@@ -125,15 +126,18 @@ def _run(arguments: list[str]) -> int:
             _emit_parser().print_help()
             return EXIT_DONE
         command = _COMMANDS.get(arguments[0])
-        status = command(arguments[1:]) if command else _emit(arguments)
-        sys.stdout.flush()
-    except (EmitterError, OSError):
+        return command(arguments[1:]) if command else _emit(arguments)
+    except EmitterError:
         raise
     except KeyboardInterrupt:
-        print("emitter: interrupted", file=sys.stderr)
+        console.say("interrupted")
         return EXIT_INTERRUPTED
     except MemoryError as error:
         raise EmitterError("out of memory", hint="free some, or split the input") from error
+    except OSError as error:
+        # A relative path in a folder that is gone, a table of open files that is full.
+        where = str(error.filename or "the current directory, or a limit of the process")
+        raise OutputError(f"the system refuses: {error.strerror or error}", where=where) from error
     except Exception as error:
         if {"-v", "--verbose"} & set(arguments):
             import traceback
@@ -141,32 +145,24 @@ def _run(arguments: list[str]) -> int:
             traceback.print_exc()
         what = f"internal error: {type(error).__name__}: {error}"
         raise EmitterError(what, hint="this is a bug in emitter; -v shows where") from error
-    return status
-
-
-def _abandon_output() -> None:
-    """Send what is left for standard output nowhere: the interpreter would try again to write it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: EmitterError, arguments: Sequence[str]) -> int:
-    if "--json" in arguments:
-        _print_json({"schema": "emitter.error/1", "errors": [error.to_json()]})
-        sys.stdout.flush()
-    else:
-        print(_printable(f"emitter: error: {error}"), file=sys.stderr)
+    if "--json" in arguments and error.where != console.STANDARD_OUTPUT:
+        try:
+            _print_json({"schema": "emitter.error/1", "errors": [error.to_json()]})
+        except OutputError as second:
+            error = second
+        else:
+            return EXIT_ERROR
+    console.say(f"error: {error}")
     return EXIT_ERROR
-
-
-def _printable(text: str) -> str:
-    """Return `text` without control characters: a name from a hostile file must not drive the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def _print_json(document: dict[str, object]) -> None:
     import json
 
-    print(json.dumps(document, indent=1))
+    console.write(json.dumps(document, indent=1) + "\n")
 
 
 def _emit_parser() -> _Parser:
@@ -243,10 +239,10 @@ def _emit_parser() -> _Parser:
 def _emit(arguments: list[str]) -> int:
     options = _emit_parser().parse_args(arguments)
     if options.version:
-        print(f"emitter {__version__}")
+        console.write(f"emitter {__version__}\n")
         return EXIT_DONE
     if options.include_dir:
-        print(_include_dir())
+        console.write(f"{_include_dir()}\n")
         return EXIT_DONE
     if not options.inputs:
         raise UsageError("no input", hint="name at least one file; see emitter --help")
@@ -290,17 +286,13 @@ def _emit(arguments: list[str]) -> int:
         options.output[0],
         target=options.target or ["native"],
         progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
-        note=_say if options.verbose else None,
-        warn=None if options.quiet else lambda line: _say(f"warning: {line}"),
+        note=console.say if options.verbose else None,
+        warn=None if options.quiet else lambda line: console.say(f"warning: {line}"),
         **{name: getattr(options, name) for name in Options._fields},
     )
     if options.json:
         _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})
     return EXIT_DONE
-
-
-def _say(line: str) -> None:
-    print(_printable(f"emitter: {line}"), file=sys.stderr)
 
 
 def _metadata(arguments: Sequence[str]) -> dict[str, str]:
@@ -343,7 +335,7 @@ def _targets(arguments: list[str]) -> int:
     if options.json:
         _print_json(targets_json(options.name))
     else:
-        print(targets_text(options.name))
+        console.write(targets_text(options.name) + "\n")
     return EXIT_DONE
 
 
@@ -362,8 +354,7 @@ def _header(arguments: list[str]) -> int:
     with open(os.path.join(_include_dir(), "emitter.h"), "rb") as file:
         text = file.read()
     if options.output is None:
-        sys.stdout.buffer.write(text)
-        sys.stdout.flush()
+        console.write(text)
     else:
         write_if_changed(options.output, text)
         if options.json:

@@ -21,19 +21,29 @@ def depfile_text(outputs: Sequence[str], inputs: Sequence[str]) -> str:
     """Return a rule in the syntax of make that ninja reads too: all `outputs` depend on all `inputs`.
 
     Each input is also a target without a rule of its own: a build goes on when an input has been removed. Raises
-    OutputError for a name with a tab or a line break, which the syntax cannot hold. Ninja has no way to read some other
-    characters (quotes, `&`, `;`, `|`, `*`): with such a name it builds every time.
+    OutputError for a name that the syntax cannot hold. Ninja has no way to read some other characters (quotes, `&`,
+    `*`): with such a name it builds every time.
     """
-    prerequisites = [_escape(path) for path in inputs]
-    rule = " \\\n  ".join([f"{' '.join(_escape(path) for path in outputs)}:", *prerequisites])
+    prerequisites = [_escape(path, _NOT_IN_NAMES) for path in inputs]
+    targets = " ".join(_escape(path, _NOT_IN_NAMES + "%") for path in outputs)
+    rule = " \\\n  ".join([f"{targets}:", *prerequisites])
     # A target with % would be a pattern.
     phony = "".join(f"\n{path}:\n" for path in prerequisites if "%" not in path)
     return f"{rule}\n{phony}"
 
 
-def _escape(path: str) -> str:
-    if any(character in path for character in "\t\n\r"):
-        raise OutputError("a depfile cannot hold a tab or a line break", where=shown(path), hint="rename the file")
+# GNU make ends a rule, a target or a recipe at these, or takes the line for an assignment, and has no escape for them.
+_NOT_IN_NAMES = "\t\n\r:;|="
+
+
+def _escape(path: str, forbidden: str) -> str:
+    if path.endswith("\\") or any(character in forbidden for character in path):
+        raise OutputError(
+            "a depfile cannot hold this name",
+            where=shown(path),
+            expected="none of : ; | =, tab, line break, and no backslash at the end",
+            hint="rename the file",
+        )
     # GNU make, "Rule Syntax": blanks and # take a backslash, and backslashes before them are doubled; $ is doubled.
     text = ""
     for character in path:

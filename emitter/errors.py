@@ -69,7 +69,9 @@ class EmitterError(Exception):
             text += f": expected {self.expected}"
         elif self.actual is not None:
             text += f": found {self.actual}"
-        return f"{text}; {self.hint}" if self.hint else text
+        text = f"{text}; {self.hint}" if self.hint else text
+        # Names that are not UTF-8 hold surrogates, which cannot be printed.
+        return text.encode(errors="backslashreplace").decode()
 
     def to_json(self) -> dict[str, str | None]:
         """Return the parts under the keys of the `emitter.error/1` schema."""

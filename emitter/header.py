@@ -15,13 +15,13 @@ relocations of references to stderr or std::cout, which crash. Weak declarations
 from __future__ import annotations
 
 from emitter.dtypes import FLOAT, INT, UINT
-from emitter.errors import shown
+from emitter.errors import LayoutError, shown
 from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.records import TYPE_CHECKING
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from emitter.dtypes import DType
     from emitter.model import TensorSymbol
@@ -148,6 +148,7 @@ def render_header(
     tensors = sorted(package.tensors, key=lambda tensor: tensor.name.encode())
     symbol_of = {symbol.tensor: symbol.name for symbol in symbols}
     check_names(_names(name, tensors, symbol_of))
+    _check_free(_names(name, tensors, symbol_of))
     parts = [_HEAD.format(name=name, interface=_INTERFACE, schema=plan.schema)]
     if tensors and not symbol_of:
         parts.append("\n/* Its tensors, which a reader finds by name: */\n")
@@ -181,6 +182,26 @@ def _names(name: str, tensors: Sequence[Tensor], symbol_of: dict[str, str]) -> I
             yield f"{symbol}_NDIM", f"the macro of tensor {shown(tensor.name)}"
             if tensor.shape:
                 yield f"{symbol}_SHAPE", f"the macro of tensor {shown(tensor.name)}"
+
+
+def _check_free(names: Iterable[tuple[str, str]]) -> None:
+    """Raise LayoutError for a name that has a meaning already where the header is included."""
+    import re
+
+    taken = re.compile(
+        r"__.*|_[A-Z].*"  # reserved for the implementation, which defines macros so
+        r"|linux|unix|i386|arm|defined|std"  # macros of GNU modes, the operator of #if, the namespace
+        r"|NULL|offsetof|size_t|ptrdiff_t|wchar_t|max_align_t|nullptr_t"  # stddef.h
+        r"|u?int(?:_fast|_least)?\d+_t|u?int(?:ptr|max)_t"  # stdint.h
+        r"|(?:U?INT|PTRDIFF|SIZE|WCHAR|WINT|SIG_ATOMIC)\w*_(?:MAX|MIN|C|WIDTH)|SIZE_(?:MAX|WIDTH)"
+    )
+    for name, source in names:
+        if taken.fullmatch(name):
+            raise LayoutError(
+                "a name that C, C++ or their headers define",
+                where=f"symbol {name!r} of {source}",
+                hint="choose another --name or --symbol-prefix for the header",
+            )
 
 
 def _array(tensor: Tensor, alignment: int) -> tuple[str, str]:

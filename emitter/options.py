@@ -133,6 +133,8 @@ def make_options(given: Mapping[str, object]) -> Options:
         # bool is an int to Python, and no alignment.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise UsageError(f"{_flag(name)} has a value of another type", expected=kind.__name__, actual=repr(value))
+        if name in COMPANIONS and value == "-":
+            raise UsageError(f"{_flag(name)} is not the name of a file", actual=repr(value))
         if value == "" and name != "symbol_prefix":
             raise UsageError(f"{_flag(name)} is empty", hint="leave the option out, or give it a value")
         values[name] = value

@@ -198,22 +198,25 @@ def write_if_changed(path: str | os.PathLike[str], data: bytes, *, inputs: Itera
 
 
 def cleanup_on_signals() -> None:
-    """Make SIGTERM and SIGHUP end the process through its clean-up, with the status 128 + signal.
+    """Make SIGINT, SIGTERM and SIGHUP end the process after its clean-up, with the status 128 + signal.
 
-    For the command, in the main thread. A signal that is ignored (nohup) stays ignored. Ctrl-C stays KeyboardInterrupt.
+    For the command, in the main thread. A signal that is ignored (nohup) stays ignored. The process ends in the
+    handler: an exception would be lost where the interpreter cannot pass it on, such as in a destructor.
     """
     import signal
 
     def end(number: int, _frame: object) -> None:
-        for name in ("SIGTERM", "SIGHUP"):  # a second one must not interrupt the clean-up
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_IGN)
+        for other in numbers:  # a second one must not interrupt the clean-up
+            signal.signal(other, signal.SIG_IGN)
         remove_temporary_files()
-        raise SystemExit(128 + number)
+        if number == signal.SIGINT:
+            with suppress(OSError):
+                os.write(2, b"emitter: interrupted\n")
+        os._exit(128 + number)
 
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in numbers:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, end)
 
 

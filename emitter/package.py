@@ -69,7 +69,16 @@ class FileSource(NamedTuple):
                 where=name,
                 hint="pipes, devices and directories cannot be inputs: write the bytes to a file first",
             )
-        return cls(name, _identity(status))
+        source = cls(name, _identity(status))
+        if not source.size:
+            with source.open() as fd:
+                if os.read(fd, 1):
+                    raise InputError(
+                        "the file says that it is empty, and is not",
+                        where=name,
+                        hint="files of the kernel (/proc) do so: copy it to an ordinary file first",
+                    )
+        return source
 
     @property
     def size(self) -> int:
@@ -340,7 +349,7 @@ def _check(tensor: object) -> None:
     try:
         encoded = check_text(tensor.name, "the name of a tensor").encode()
     except UnicodeEncodeError as error:
-        raise InputError("the name is not valid UTF-8", where=where) from error
+        raise InputError("the name is not valid UTF-8", where=where, hint="name it: NAME=FILE") from error
     if not 0 < len(encoded) <= fmt.MAX_NAME_BYTES or b"\0" in encoded:
         raise InputError(
             "the name cannot be written",

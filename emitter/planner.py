@@ -91,6 +91,9 @@ class Planner:
         name = options.name or (symbol_name(self._package.files[0], None) if self._package.files else None)
         path = expand(output, resolved, name)
         companions = {option: expand(template, resolved, name) for option, template in self._companions().items()}
+        for written in (path, *companions.values()):
+            if "{" in written and "}" in written:
+                self._warn(f"{written} is taken as it stands: the placeholders are {{target}}, {{triple}} and {{lib}}")
         format_ = output_format(path, options.emit, target)
         check_options(options, format_)
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")

@@ -51,6 +51,8 @@ def pwrite(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
 def output_error(error: OSError, path: str | None = None) -> OutputError:
     """Return what the system said as an OutputError: what, and what to do."""
     what, hint = _REASONS.get(error.errno or 0, (f"cannot be written: {error.strerror or error}", None))
+    if error.errno == errno.ENOENT and path is not None and os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        what, hint = "no file can be made in this directory", "write to another directory"
     return OutputError(what, where=path, hint=hint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -327,6 +328,60 @@ def test_progress_appears_on_a_terminal_after_a_second(
     written = terminal.getvalue()
     assert ("MiB" in written) is shown
     assert not shown or written.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("options", ["", "--json", "-v"])
+def test_closed_streams_do_not_matter(closed: str, options: str, blob: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.so"
+    command = f"{sys.executable} -m emitter raw:{blob} --target arm64 -o {out} {options} {closed}"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 0
+    assert "Traceback" not in result.stderr
+    with emitter.load(out) as library:
+        assert bytes(library["blob.bin"]) == blob.read_bytes()
+
+
+def test_an_error_that_cannot_be_said_is_still_an_error() -> None:
+    for redirection in ("2>/dev/full", "2>&-", ">/dev/full --json", ">&- --json"):
+        command = f"{sys.executable} -m emitter missing -o x.so {redirection}"
+        result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        assert result.returncode == 2, redirection
+        assert "Traceback" not in result.stderr
+
+
+def test_a_folder_that_is_gone_is_no_matter_of_standard_output(blob: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f"cd {tmp_path}/gone && rmdir ../gone && {sys.executable} -m emitter raw:{blob} -o x.pack"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert "standard output" not in result.stderr
+    assert "internal error" not in result.stderr
+    assert "directory" in result.stderr
+
+
+def test_an_endless_argument_file_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emitter.cli._MAX_ARGUMENTS", 1000)
+    assert main(["@/dev/zero"]) == 2
+    assert "too long" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "emitter", "targets"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert result.returncode == -signal.SIGINT  # a shell shows it as 130
+    assert result.stderr == ""
+
+
+def test_what_looks_like_a_placeholder_is_spoken_of(
+    blob: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([f"raw:{blob}", "-o", str(tmp_path / "{targets}.pack")]) == 0
+    assert "the placeholders are {target}, {triple} and {lib}" in capsys.readouterr().err
 
 
 def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

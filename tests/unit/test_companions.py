@@ -27,10 +27,11 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\tb"])
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\tb", "a:b", "a;b", "a|b", "a=b", "a\\"])
 def test_what_the_syntax_cannot_hold_is_refused(name: str) -> None:
-    with pytest.raises(OutputError, match="line break"):
-        depfile_text(["out"], [name])
+    for outputs, inputs in ((["out"], [name]), ([name], ["in"]), (["a%b"], ["in"])):
+        with pytest.raises(OutputError, match="cannot hold this name"):
+            depfile_text(outputs, inputs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -55,3 +55,9 @@ def test_the_parts_are_the_json() -> None:
 )
 def test_a_foreign_value_is_shown_on_one_short_line(value: object, text: str) -> None:
     assert shown(value) == text
+
+
+def test_a_name_that_is_not_utf8_can_be_printed() -> None:
+    error = EmitterError("broken", where="a\udcff")
+    assert str(error) == "a\\udcff: broken"
+    str(error).encode()

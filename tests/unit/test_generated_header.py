@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -234,6 +235,36 @@ def test_every_name_of_the_header_is_compared(names: list[str], prefix: str, bot
 def test_names_that_c_cannot_declare_are_refused(name: str) -> None:
     with pytest.raises(LayoutError):
         header(Package(), name, symbols=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linux", "unix", "std", "defined", "NULL", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "uint8_t",
+        "int_fast16_t", "uintptr_t", "INT32_MAX", "UINT64_C", "SIZE_MAX", "__cplusplus", "__x", "_Reserved",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_names_that_the_languages_define_are_refused(name: str, as_tensor: bool) -> None:
+    package = Package()
+    package.add_raw(name if as_tensor else "x", b"x")
+    with pytest.raises(LayoutError, match=f"'{name}'"):
+        header(package, "model" if as_tensor else name, prefix="")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_no_macro_of_a_compiler_is_a_name(compiler: str, tmp_path: Path) -> None:
+    """Every name that is a macro before the header is included, in any mode, is refused."""
+    c_tools.need(compiler)
+    source = tmp_path / "x.cc"
+    source.write_text("#include <stddef.h>\n#include <stdint.h>\n")
+    language = ["-x", "c++"] if compiler == "g++" else ["-x", "c"]
+    listed = subprocess.run(
+        [compiler, *language, "-dM", "-E", str(source)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    for name in sorted(set(re.findall(r"#define (\w+)", listed))):
+        with pytest.raises(LayoutError):
+            header(Package(), name, symbols=False)
 
 
 def linked(tmp_path: Path, package: Package) -> str:

@@ -378,6 +378,7 @@ def test_a_process_that_is_ended_at_any_moment(
             assert process.stdout.readline() == b"go\n"
             time.sleep(0.0037 * attempt)
             process.send_signal(number)
+            process.wait(timeout=60)
         assert process.returncode == status
         assert path.read_bytes() == b"old"
         assert sorted(os.listdir(tmp_path)) == ["out", "out.in"]
@@ -394,25 +395,42 @@ def test_a_process_that_is_ended_around_the_commit_leaves_a_whole_file(tmp_path:
             assert process.stdout.readline() == b"go\n"
             time.sleep(0.02 + 0.0037 * attempt)
             process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
         assert process.returncode == 143
         assert (tmp_path / "out").read_bytes() in {b"old", b"new" * 1000}
         assert sorted(os.listdir(tmp_path)) == ["out", "out.in"]
 
 
-def test_a_second_signal_does_not_interrupt_the_clean_up() -> None:
+def test_a_second_signal_does_not_interrupt_the_clean_up(tmp_path: Path) -> None:
     program = """
+import os, signal, sys
+from emitter import output
+output.cleanup_on_signals()
+def remove():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    os.write(1, b"clean")
+output.remove_temporary_files = remove
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "clean", "")
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_in_a_destructor_ends_the_process_too(name: str, status: int) -> None:
+    program = f"""
 import os, signal
 from emitter.output import cleanup_on_signals
 cleanup_on_signals()
-try:
-    os.kill(os.getpid(), signal.SIGTERM)
-finally:
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGHUP)
-    print("clean")
+class Object:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+Object()
+print("alive")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "clean\n", "")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (status, "")
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -272,6 +272,13 @@ def test_a_pipe_in_the_place_of_an_input_is_not_waited_for(tmp_path: Path) -> No
         pass
 
 
+def test_a_file_that_only_says_that_it_is_empty_is_refused() -> None:
+    if not os.path.exists("/proc/cpuinfo"):
+        pytest.skip("there is no /proc")
+    with pytest.raises(InputError, match="says that it is empty"):
+        Package().add_raw("x", Path("/proc/cpuinfo"))
+
+
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_a_file_that_changes_is_noticed(when: str, tmp_path: Path) -> None:
     path = tmp_path / "x"
