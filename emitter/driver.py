@@ -26,7 +26,12 @@ _WORTH_A_THREAD = 8 << 20  # bytes of output
 
 
 class Artefact(NamedTuple):
-    """One output that was written. Sizes in bytes; `crcs` are the CRC-32C of the payloads, in the order of the file."""
+    """One output that was written. Sizes in bytes.
+
+    `target` is the target's own name, however it was typed. `symbol` is that of the pack: None for a .pack, and with
+    the option `symbols`, as `schema_hash` is then. `payload_size` are the bytes of all tensors, `deduplicated_size`
+    those of them that were not stored again. `crcs` are the CRC-32C of the payloads, in the order of the file.
+    """
 
     path: str
     target: str
@@ -66,9 +71,10 @@ def emit(
 ) -> list[Artefact]:
     """Write `package` to `output` for one target, or for several with `{target}` or `{triple}` in `output`.
 
-    `options` are the fields of `emitter.options.Options`. `progress(done, total)` is called with bytes, `note(line)`
-    with what was decided, `warn(line)` with what may not be what you want. Everything is checked before a byte is
-    written, and existing files stay as they are until all their successors are complete. Raises EmitterError.
+    `options` are the fields of `emitter.options.Options`; docs/python.md has their defaults. Returns an Artefact for
+    each target, in their order. `progress(done, total)` is called with bytes, `note(line)` with what was decided,
+    `warn(line)` with what may not be what you want (without it, `note` gets that). Everything is checked before a byte
+    is written, and existing files stay as they are until all their successors are complete. Raises EmitterError.
     """
     from emitter.output import DATA_MODE, IMAGE_MODE, holds, open_output
     from emitter.transfer import write_plan

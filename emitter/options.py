@@ -51,7 +51,7 @@ class Options(NamedTuple):
 
     `align` is the default alignment of each payload in bytes. `header`, `depfile`, `map` and `linker_script` are paths
     of companions of the output, and may hold the placeholders that the output may hold. None takes the default that the
-    command's help states.
+    command's help and docs/python.md state, where it is also said which outputs an option is for.
     """
 
     emit: Format | None = None

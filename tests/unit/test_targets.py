@@ -187,7 +187,9 @@ def test_one_target_is_shown_under_any_of_its_names() -> None:
     for fact in ("0x5000000 in objects, 0x5000400 in libraries", "ELF32, little-endian", "qemu-arm", "linux/arm/v7"):
         assert fact in text
     assert re.search(r"^  reach of code +2 GiB\b.*\n  largest library +1 GiB$", text, re.MULTILINE)
-    assert re.search(r"FEATURE_1_AND = 0x7: programs that link it keep BTI, PAC, GCS$", targets_text("arm64"), re.MULTILINE)
+    assert re.search(
+        r"FEATURE_1_AND = 0x7: programs that link it keep BTI, PAC, GCS$", targets_text("arm64"), re.MULTILINE
+    )
     assert "android-api 24" in targets_text("aarch64-linux-android24")
     assert "aarch64-unknown-linux-android24" in targets_text("aarch64-linux-android24")
     with pytest.raises(TargetError):
