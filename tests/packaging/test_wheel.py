@@ -83,7 +83,7 @@ def test_a_wheel_names_its_licences_and_its_command(wheel: str) -> None:
             archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt")
         )
     assert {"licenses/LICENSE", "licenses/LICENSE-0BSD"} <= names
-    assert "emitter = emitter.cli:main" in entry_points
+    assert "emitter = emitter.__main__:main" in entry_points
 
 
 def test_a_source_distribution_builds_the_same_wheel(wheel: str, tree: str, tmp_path: Path) -> None:
