@@ -10,9 +10,10 @@ from contextlib import ExitStack, suppress
 from emitter import targets
 from emitter.errors import UsageError
 from emitter.options import make_options
-from emitter.package import Package, check_text, path_text
+from emitter.package import Package
 from emitter.planner import Planner
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.values import check_text, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

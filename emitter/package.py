@@ -13,9 +13,10 @@ from emitter.dtypes import DType
 from emitter.errors import InputError, UsageError, shown
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.values import check_metadata, check_text, path_text, payload_bytes, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import Literal, TypeAlias
 
 __all__ = [
@@ -39,7 +40,6 @@ __all__ = [
 ByteOrder: TypeAlias = 'Literal["little", "big"]'
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
-_INT64_MAX = (1 << 63) - 1
 
 # To open a regular file. O_NONBLOCK: a pipe that has taken its place is found out, instead of being waited for.
 OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
@@ -287,64 +287,10 @@ class Package:
         self.add(tensor_from_array(name, array, alignment=alignment, metadata=metadata))
 
 
-def path_text(path: object) -> str:
-    """Return a path as text; raise UsageError for what is none."""
-    if isinstance(path, (str, os.PathLike)):
-        name = os.fspath(path)
-        if isinstance(name, str):
-            return name
-    hint = "write os.fsdecode(path)" if isinstance(path, (bytes, os.PathLike)) else None
-    raise UsageError("this is not a path", expected="text, or an os.PathLike of text", actual=_typed(path), hint=hint)
-
-
-def check_text(value: object, what: str) -> str:
-    """Return `value`; raise UsageError unless it is text. `what` names it."""
-    if not isinstance(value, str):
-        raise UsageError(f"{what} is not text", expected="a str", actual=_typed(value))
-    return value
-
-
-def check_metadata(metadata: object, where: str) -> dict[str, str]:
-    """Return a copy of metadata, empty for None; raise UsageError unless it is a mapping of text to text."""
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise UsageError("the metadata is not a mapping", where=where, expected="text by text", actual=_typed(metadata))
-    for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise UsageError(
-                "the metadata is not text", where=where, expected="a str for a str",
-                actual=f"{_typed(value)} for {_typed(key)}", hint="convert it with str, or json.dumps",
-            )  # fmt: skip
-    return dict(metadata)
-
-
-def payload_bytes(dtype: DType, shape: Sequence[int], where: str) -> int:
-    """Return the bytes of a compact tensor; raise InputError for a shape that no pack can hold.
-
-    Strides and the size in bytes must fit an int64; an empty dimension counts as one in strides, as in numpy.
-    """
-    if len(shape) > fmt.MAX_NDIM:
-        raise InputError("too many dimensions", where=where, expected=f"at most {fmt.MAX_NDIM}", actual=len(shape))
-    elements = step = 1
-    for extent in shape:
-        if type(extent) is not int or not 0 <= extent <= _INT64_MAX:  # a bool is an int, but no dimension
-            raise InputError(
-                "shape has a bad dimension", where=where, expected="integers from 0 to 2^63-1", actual=shown(extent)
-            )
-        elements *= extent
-        step *= extent or 1
-    if step > _INT64_MAX or elements * dtype.element_bits > 8 * _INT64_MAX:
-        raise InputError(
-            "shape is too large", where=where, expected="below 2^63 elements and bytes", actual=shown(list(shape))
-        )
-    return (elements * dtype.element_bits + 7) // 8
-
-
 def _check(tensor: object) -> None:
     """Raise InputError or UsageError for a tensor that no pack can hold."""
     if not isinstance(tensor, Tensor):
-        raise UsageError("this is not a tensor", expected="an emitter.package.Tensor", actual=_typed(tensor))
+        raise UsageError("this is not a tensor", expected="an emitter.package.Tensor", actual=typed(tensor))
     where = f"{tensor.extent.source.path}: tensor {shown(tensor.name)}"
     try:
         encoded = check_text(tensor.name, "the name of a tensor").encode()
@@ -367,7 +313,7 @@ def _check(tensor: object) -> None:
             actual=f"{shown((code, bits, lanes))}, encoding {shown(tensor.encoding)}",
         )
     if not isinstance(tensor.shape, tuple):
-        raise UsageError("the shape is not a tuple", where=where, actual=_typed(tensor.shape))
+        raise UsageError("the shape is not a tuple", where=where, actual=typed(tensor.shape))
     payload_bytes(tensor.dtype, tensor.shape, where)
     alignment = tensor.alignment
     if alignment is not None and not (
@@ -377,15 +323,9 @@ def _check(tensor: object) -> None:
             "the alignment cannot be kept",
             where=where,
             expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}",
-            actual=_typed(alignment),
+            actual=typed(alignment),
         )
     check_metadata(tensor.metadata, where)
-
-
-def _typed(value: object) -> str:
-    """Return a value of the caller's with its type, where that is what is wrong."""
-    text = shown(value)
-    return text if type(value) in (int, str, bytes) or text.startswith("a ") else f"{text} ({type(value).__name__})"
 
 
 def _flat(data: bytes | bytearray | memoryview, where: str) -> memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from emitter.errors import LoadError, UsageError, shown
@@ -31,13 +32,14 @@ _MAX_COMPARED = 5000
 _MAX_COMPARED_LENGTH = 256
 
 
-class _Tensors:
+class _Tensors(ABC):
     """What packs and libraries have in common: tensors by name, like a read-only mapping, and the header's facts."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _pack(self) -> Pack:
-        raise NotImplementedError
+        """Return the pack that is spoken of."""
 
     def names(self) -> list[str]:
         """Return every name, sorted by its UTF-8 bytes."""

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
         def size(self) -> int: ...
 
 
-__all__ = ["MAX_ALIGNMENT", "PACK_SECTION", "plan_image"]
+__all__ = ["KEPT_ALIGNMENT", "PACK_SECTION", "plan_image"]
 
 # What every loader keeps: musl, and glibc before 2.35, place a library at a multiple of the page only, whatever p_align
 # says.
-MAX_ALIGNMENT = 4096
+KEPT_ALIGNMENT = 4096
 
 # A section of its own, not .rodata: `objcopy --dump-section .emitter=x.pack` then gives the pack as it is, and strip,
 # which rebuilds segments from sections, finds every byte of it described. The name does not begin with .rel, .debug or
@@ -144,7 +144,7 @@ def plan_image(
     dynstr_section = _Section(".dynstr", elf.SHT_STRTAB, content=dynstr.data())
     size_word = _Section(".rodata", elf.SHT_PROGBITS, content=encoding.words(pack.total_size), alignment=word)
     near = [*property_notes, build_id, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
-    packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=pack.total_size, alignment=MAX_ALIGNMENT)
+    packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=pack.total_size, alignment=KEPT_ALIGNMENT)
     dynamic = _Section(".dynamic", elf.SHT_DYNAMIC, content=_dynamic(encoding, {}, 0, 0), alignment=word)
     dynamic.link, dynamic.entsize = ".dynstr", encoding.dyn_size
     padding = _Section(_RELRO_PADDING, elf.SHT_NOBITS)
@@ -246,11 +246,11 @@ def plan_image(
 
 def _check_request(target: Target, pack: PackPlan, soname: str) -> bytes:
     """Refuse what no library can hold; return the soname as the file system spells it."""
-    if pack.alignment > MAX_ALIGNMENT:
+    if pack.alignment > KEPT_ALIGNMENT:
         raise LayoutError(
             "a library cannot keep the alignment of a tensor",
             where=f"target {target.name}",
-            expected=f"at most {MAX_ALIGNMENT}",
+            expected=f"at most {KEPT_ALIGNMENT}",
             actual=pack.alignment,
             hint="loaders place libraries at multiples of a page: ask for less, or emit an object, which keeps it",
         )
@@ -287,9 +287,9 @@ def _symbol_section(name: str, sh_type: int, encoding: Encoding, count: int, lin
 
 
 def _pack_offset(start: int, pack: PackPlan) -> int:
-    """Return the first multiple of MAX_ALIGNMENT from `start` that gives the payload a good file offset."""
-    offset = align_up(start, MAX_ALIGNMENT)
-    if pack.payload_start % MAX_ALIGNMENT == 0:
+    """Return the first multiple of KEPT_ALIGNMENT from `start` that gives the payload a good file offset."""
+    offset = align_up(start, KEPT_ALIGNMENT)
+    if pack.payload_start % KEPT_ALIGNMENT == 0:
         offset += -(offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
     return offset
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from emitter.dtypes import BY_NAME, DType
 from emitter.errors import InputError, shown
-from emitter.package import NATIVE_BYTE_ORDER, BufferSource, Extent, Tensor, check_metadata, payload_bytes
+from emitter.package import NATIVE_BYTE_ORDER, BufferSource, Extent, Tensor
 from emitter.records import TYPE_CHECKING
+from emitter.values import check_metadata, payload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ from emitter.dlpack import (
 )
 from emitter.dtypes import DType, row_of
 from emitter.errors import InputError, shown
-from emitter.package import payload_bytes
+from emitter.values import payload_bytes
 
 __all__ = ["import_dlpack"]
 

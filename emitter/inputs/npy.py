@@ -12,8 +12,9 @@ import re
 from emitter.dtypes import BOOL, COMPLEX, FLOAT, INT, UINT, DType
 from emitter.errors import InputError, shown
 from emitter.inputs._common import Contents, pread, stem
-from emitter.package import NATIVE_BYTE_ORDER, Extent, FileSource, Tensor, payload_bytes
+from emitter.package import NATIVE_BYTE_ORDER, Extent, FileSource, Tensor
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.values import payload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

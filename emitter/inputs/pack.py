@@ -12,8 +12,9 @@ from emitter.errors import InputError, shown
 from emitter.inputs._common import Contents, qualify
 from emitter.inputs._pack_index import Index, check_alignment
 from emitter.pack import format as fmt
-from emitter.package import Checksum, Extent, Tensor, payload_bytes
+from emitter.package import Checksum, Extent, Tensor
 from emitter.records import TYPE_CHECKING
+from emitter.values import payload_bytes
 
 if TYPE_CHECKING:
     from emitter.package import FileSource

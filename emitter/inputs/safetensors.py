@@ -13,8 +13,9 @@ import os
 from emitter.dtypes import BY_SAFETENSORS
 from emitter.errors import InputError, shown
 from emitter.inputs._common import RAW_HINT, Contents, pread, qualify
-from emitter.package import Extent, FileSource, Tensor, payload_bytes
+from emitter.package import Extent, FileSource, Tensor
 from emitter.records import TYPE_CHECKING
+from emitter.values import payload_bytes
 
 if TYPE_CHECKING:
     from typing import Any

@@ -8,8 +8,8 @@ from emitter.checksum import crc32c, sha256
 from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, bulk_alignment
 from emitter.pack import format as fmt
-from emitter.package import check_metadata, check_text
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.values import check_metadata, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

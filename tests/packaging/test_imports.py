@@ -19,9 +19,9 @@ FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitt
 
 # What everything may import, and what imports nothing above itself.
 FOUNDATION = {"checksum", "dlpack", "dtypes", "elf", "errors", "format", "layout", "model", "package", "records",
-              "targets"}  # fmt: skip
+              "targets", "values"}  # fmt: skip
 DRIVERS = {"driver", "planner"}
-COMMAND = {"__main__", "cli"}
+COMMAND = {"__main__", "cli", "console"}
 
 # The conveniences of the public API, which would otherwise need a class of their own, imported where they are called.
 UPWARD = {

@@ -14,7 +14,8 @@ from emitter.dtypes import DType
 from emitter.errors import EmitterError, InputError, UsageError
 from emitter.pack.format import MAX_NAME_BYTES
 from emitter.pack.plan import plan_pack
-from emitter.package import BufferSource, Extent, FileSource, Tensor, payload_bytes
+from emitter.package import BufferSource, Extent, FileSource, Tensor
+from emitter.values import payload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
