@@ -1,4 +1,4 @@
-"""Checksums of payloads as they are written: of bytes, of holes, and, on a thread, of what the kernel copied."""
+"""Checksums of payloads as they are written, and the second thread, which takes them or writes meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emitter.records import TYPE_CHECKING
 from emitter.writing import read_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from queue import SimpleQueue
     from threading import Thread
     from typing import Protocol
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Followed", "Follower", "Ranges"]
+
+_BEHIND = 8  # tasks that may wait for the second thread: it keeps a block of each in memory
 
 
 class Ranges:
@@ -71,23 +73,25 @@ class Ranges:
 
 
 class Follower:
-    """A second thread that reads back what has been copied, for the checksums. Both release the interpreter lock."""
+    """A second thread that does tasks in order, a few behind the first: writes and checksums free the interpreter."""
 
     def __init__(self) -> None:
         from queue import SimpleQueue
-        from threading import Thread
+        from threading import Semaphore, Thread
 
-        self.queue: SimpleQueue[tuple[Ranges, int, int, bool] | None] = SimpleQueue()
+        self.queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.room = Semaphore(_BEHIND)
         self.error: BaseException | None = None
         self.stopped = False
-        self.thread: Thread = Thread(target=self._work, name="emitter-crc", daemon=True)
+        self.thread: Thread = Thread(target=self._work, name="emitter-follower", daemon=True)
         self.thread.start()
 
-    def add(self, ranges: Ranges, start: int, end: int, *, hole: bool = False) -> None:
-        """Let the thread take in a range; raise what it met with an earlier one."""
+    def add(self, task: Callable[[], None]) -> None:
+        """Let the thread do a task, when there is room; raise what it met with an earlier one."""
+        self.room.acquire()
         if self.error is not None:
             raise self.error
-        self.queue.put((ranges, start, end, hole))
+        self.queue.put(task)
 
     def finish(self) -> None:
         """Wait until all is done; raise what the thread met."""
@@ -103,16 +107,14 @@ class Follower:
         self.thread.join()
 
     def _work(self) -> None:
+        while (task := self.queue.get()) is not None:
+            self._do(task)
+            self.room.release()
+
+    def _do(self, task: Callable[[], None]) -> None:
         try:
-            while not self.stopped:
-                item = self.queue.get()
-                if item is None:
-                    return
-                ranges, start, end, hole = item
-                if hole:
-                    ranges.hole(start, end)
-                else:
-                    ranges.written(start, end)
+            if self.error is None and not self.stopped:
+                task()
         except BaseException as error:  # raised again on the first thread
             self.error = error
 
@@ -126,12 +128,12 @@ class Followed:
 
     def hole(self, start: int, end: int) -> None:
         """Let the thread take in zeros."""
-        self.follower.add(self.ranges, start, end, hole=True)
+        self.follower.add(lambda: self.ranges.hole(start, end))
 
     def written(self, start: int, end: int) -> None:
         """Let the thread read back what has been written."""
-        self.follower.add(self.ranges, start, end)
+        self.follower.add(lambda: self.ranges.written(start, end))
 
     def data(self, start: int, data: bytes) -> None:
-        """Let the thread read back what has been written: the bytes would pile up if it is slower."""
-        self.follower.add(self.ranges, start, start + len(data))
+        """Let the thread read back what has been written, which proves it."""
+        self.written(start, start + len(data))

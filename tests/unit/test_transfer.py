@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import resource
 import subprocess
@@ -16,14 +17,14 @@ import numpy as np
 import pytest
 from google_crc32c import extend as crc32c
 
-from emitter import following, reading, transforms, writing
+from emitter import following, reading, transfer, transforms, writing
 from emitter.dtypes import DType
 from emitter.errors import InputError, OutputError
 from emitter.layout import BUILD_ID_SIZE, Copy, FilePlan, Piece
 from emitter.pack.plan import plan_pack
 from emitter.package import BufferSource, Extent, FileSource, Inflate, Package, Source, Tensor
 from emitter.transfer import write_plan
-from emitter.writing import Reserve
+from emitter.writing import Reserve, pwrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -387,6 +388,28 @@ class TestTransforms:
         for copies in ([wrong], [copy_of(source, 0, 50, 0), wrong]):
             with pytest.raises(InputError, match="fill"):
                 carry_out(tmp_path / "out", FilePlan(150, [], copies))
+
+
+@pytest.mark.parametrize("failing", [1, 3, 40])
+def test_a_write_that_fails_on_the_second_thread_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    size = 16 * MIB
+    (tmp_path / "in").write_bytes(bytes(range(256)) * (size // 256 + 1))
+    threads = []
+    count = itertools.count(1)
+
+    def full(fd: int, data: bytes, offset: int) -> None:
+        threads.append(threading.current_thread().name)
+        if next(count) == failing:
+            raise OutputError("no space left on the device")
+        pwrite(fd, data, offset)
+
+    monkeypatch.setattr(transfer, "pwrite", full)
+    with pytest.raises(OutputError, match="no space left"):
+        carry_out(tmp_path / "out", plan_of(size, [copy_of(FileSource.of(tmp_path / "in"), 8, size, 0)]))
+    assert "emitter-follower" in threads
+    assert not [thread for thread in threading.enumerate() if thread.name == "emitter-follower"]
 
 
 def test_the_build_id_covers_pieces_index_and_payloads(tmp_path: Path) -> None:
