@@ -150,6 +150,7 @@ def gibibyte(bench: Bench) -> Section:
     """1 GiB, with the peers that can."""
     path = inputs.safetensors(bench.folder, "g1.safetensors", GIB)
     raw = inputs.raw(bench.folder, "g1.bin", GIB)
+    inputs.touch_free_memory()
     section = Section("1 GiB; pairs with cp")
     mine = [bench.emit(f"emitter .{suffix} from safetensors", path, f"g1.{suffix}") for suffix in SUFFIXES]
     mine += [bench.emit(f"emitter .{suffix} from raw", f"w=raw:{raw}", f"g1r.{suffix}") for suffix in SUFFIXES]
