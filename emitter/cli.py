@@ -178,7 +178,7 @@ def _emit_parser() -> _Parser:
         dest="output",
         action="append",
         metavar="FILE",
-        help="output, required: .o, .a, .so or .pack; may hold {target}, {triple} and {lib}",
+        help="output, required: .o, .a, .so, .dylib, .obj, .lib, .dll or .pack; may hold {target}, {triple}, {lib}",
     )
     add(
         "--target",
@@ -190,7 +190,7 @@ def _emit_parser() -> _Parser:
     add("--raw", action="store_true", help="take every input as raw bytes, as raw:FILE does")
     add("--name", metavar="SYMBOL", help="symbol of the pack (default: the output's name without lib and suffix)")
     add("--align", type=int, metavar="N", help="alignment of each tensor in bytes (default: 64)")
-    add("--section", metavar="S", help="section of the payload in objects and archives (default: .rodata.NAME)")
+    add("--section", metavar="S", help="section of the payload in objects and archives (default: .rodata.NAME in ELF)")
     add(
         "--visibility",
         choices=("default", "protected", "hidden"),
@@ -203,7 +203,8 @@ def _emit_parser() -> _Parser:
         choices=("ld", "incbin", "xxd"),
         help="objects and archives with the symbols of that tool, for raw inputs",
     )
-    add("--soname", metavar="S", help="DT_SONAME of a library (default: its file name)")
+    add("--soname", metavar="S", help="DT_SONAME of an ELF library (default: its file name)")
+    add("--install-name", metavar="S", help="install name of a Mach-O library (default: @rpath/ and its file name)")
     add(
         "--retain",
         action="store_true",
@@ -222,6 +223,7 @@ def _emit_parser() -> _Parser:
         metavar="FILE",
         help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code",
     )
+    add("--implib", metavar="FILE", help="write the import library of a DLL")
     add("--meta", action="append", default=[], metavar="K=V", help="metadata of the pack; may be repeated")
     add(
         "--keep-metadata",

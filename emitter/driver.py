@@ -87,7 +87,7 @@ def emit(
     # Every file layout is fixed, and what can be refused has been.
     if max(job.plan.size for job in jobs) >= _WORTH_A_THREAD:
         with suppress(RuntimeError):  # where no thread can start, the import below takes its time
-            start_new_thread(__import__, ("emitter.check",))  # the kernel copies, and the interpreter is idle
+            start_new_thread(__import__, ("emitter.check.elf",))  # the kernel copies, and the interpreter is idle
 
     artefacts = []
     with ExitStack() as stack:
@@ -105,7 +105,7 @@ def emit(
             check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
-                data = text.encode(errors="surrogateescape")
+                data = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
                 # An unchanged header keeps its time stamp, so that nothing is compiled again.
                 if option == "header" and holds(path, data):
                     continue

@@ -49,7 +49,10 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A global symbol `value` bytes into section number `section`, or the absolute number `value` if that is None."""
+    """A global symbol `value` bytes into section number `section`, or the absolute number `value` if that is None.
+
+    With `retain` linkers keep what it names though nothing refers to it, where the format can say so.
+    """
 
     name: str
     section: int | None
@@ -57,6 +60,7 @@ class Symbol(NamedTuple):
     size: int
     type: Literal["object", "notype"] = "object"
     visibility: Visibility = "default"
+    retain: bool = False
 
 
 class Reference(NamedTuple):

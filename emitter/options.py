@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
     from emitter.targets import Resolved
-    from emitter.targets._base import Target
+    from emitter.targets._base import ObjectFormat, Target
 
 __all__ = [
     "COMPANIONS",
@@ -49,9 +49,9 @@ _FOREIGN_SUFFIXES: dict[str, Format] = {
 class Options(NamedTuple):
     """What may be asked for beside inputs, targets and output. The options of the command have the same names.
 
-    `align` is the default alignment of each payload in bytes. `header`, `depfile`, `map` and `linker_script` are paths
-    of companions of the output, and may hold the placeholders that the output may hold. None takes the default that the
-    command's help and docs/python.md state, where it is also said which outputs an option is for.
+    `align` is the default alignment of each payload in bytes. `header`, `depfile`, `map`, `linker_script` and `implib`
+    are paths of companions of the output, and may hold the placeholders that the output may hold. None takes the
+    default that the command's help and docs/python.md state, where it is also said which outputs an option is for.
     """
 
     emit: Format | None = None
@@ -63,12 +63,14 @@ class Options(NamedTuple):
     symbol_prefix: str | None = None
     symbols: Style | None = None
     soname: str | None = None
+    install_name: str | None = None
     retain: bool = False
     large_data: LargeDataChoice | None = None
     header: str | None = None
     depfile: str | None = None
     map: str | None = None
     linker_script: str | None = None
+    implib: str | None = None
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +81,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _KINDS: Mapping[str, type] = {"align": int, "tensor_symbols": bool, "retain": bool}  # the others are str
 
-COMPANIONS = ("header", "linker_script", "map", "depfile")
+COMPANIONS = ("header", "linker_script", "implib", "map", "depfile")
 
 _LINKABLE: tuple[Format, ...] = ("object", "archive")
 _BINARY: tuple[Format, ...] = ("object", "archive", "library")
@@ -91,12 +93,25 @@ _APPLIES: Mapping[str, tuple[Format, ...]] = {
     "symbol_prefix": _BINARY,
     "header": _BINARY,
     "soname": ("library",),
+    "install_name": ("library",),
+    "implib": ("library",),
     "section": _LINKABLE,
     "visibility": _LINKABLE,
     "symbols": _LINKABLE,
     "retain": _LINKABLE,
     "large_data": _LINKABLE,
     "linker_script": _LINKABLE,
+}
+
+# And for which object format.
+_APPLIES_TO: Mapping[str, tuple[ObjectFormat, ...]] = {
+    "soname": ("elf",),
+    "install_name": ("macho",),
+    "implib": ("coff",),
+    "visibility": ("elf", "macho"),
+    "retain": ("elf", "macho"),
+    "large_data": ("elf",),
+    "linker_script": ("elf",),
 }
 
 # An object in another tool's symbol style holds no pack, hence nothing that belongs to one.
@@ -141,10 +156,17 @@ def make_options(given: Mapping[str, object]) -> Options:
     return Options(**values)
 
 
-def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the field's own word
-    """Raise UsageError for options that contradict the output's format or one another."""
+def check_options(options: Options, format: Format, object_format: ObjectFormat) -> None:  # noqa: A002 - the field's word
+    """Raise UsageError for options that contradict the output's format, the target's, or one another."""
     given = [name for name, value in options._asdict().items() if value != Options._field_defaults[name]]
     for name in given:
+        object_formats = _APPLIES_TO.get(name, (object_format,))
+        if object_format not in object_formats:
+            raise UsageError(
+                f"{_flag(name)} means nothing for this target",
+                expected=" or ".join(_FORMAT_NAMES[one] for one in object_formats),
+                actual=f"a target of {_FORMAT_NAMES[object_format]}",
+            )
         formats = _APPLIES.get(name, FORMATS)
         if format not in formats:
             raise UsageError(
@@ -173,6 +195,7 @@ def check_options(options: Options, format: Format) -> None:  # noqa: A002 - the
             )
 
 
+_FORMAT_NAMES: Mapping[str, str] = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF and PE"}
 _ARTICLE: Mapping[str, str] = {"object": "an", "archive": "an", "library": "a", "pack": "a"}
 
 
@@ -185,18 +208,23 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
 
     Raises UsageError if choice, suffix and target disagree.
     """
-    own: dict[str, Format] = {
-        target.object_suffix: "object", target.archive_suffix: "archive", target.image_suffix: "library",
-        PACK_SUFFIX: "pack",
-    }  # fmt: skip
+    own: dict[str, Format] = {target.object_suffix: "object", target.archive_suffix: "archive"}
+    if target.image_suffix is not None:
+        own[target.image_suffix] = "library"
+    own[PACK_SUFFIX] = "pack"
     suffix = _split_suffix(path)[1]
-    said = own.get(suffix)
+    said = own.get(suffix) or dict(target.other_suffixes).get(suffix)
     if said is None and suffix in _FOREIGN_SUFFIXES:
-        right = next(s for s, format_ in own.items() if format_ == _FOREIGN_SUFFIXES[suffix])
+        wanted = _FOREIGN_SUFFIXES[suffix]
+        right = [own_suffix for own_suffix, format_ in own.items() if format_ == wanted]
+        if not right:
+            raise UsageError(
+                f"nothing loads a shared library on {target.name}", where=path, expected=", ".join(own), actual=suffix
+            )
         raise UsageError(
             f"the suffix does not belong to {target.name}",
             where=path,
-            expected=right,
+            expected=right[0],
             actual=suffix,
             hint="correct -o or --target",
         )
@@ -212,6 +240,8 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
         raise UsageError(
             "--emit contradicts the suffix", where=path, expected=f"--emit {said}", actual=f"--emit {choice}"
         )
+    if choice == "library" and target.image_suffix is None:
+        raise UsageError(f"nothing loads a shared library on {target.name}", where=path, expected=", ".join(own))
     return said or choice  # type: ignore[return-value] # one of them is there, or it would have been refused
 
 
@@ -232,7 +262,8 @@ def expand(template: str, resolved: Resolved, name: str | None) -> str:
     target = resolved.target
     values = {"target": resolved.typed, "triple": resolved.triple}
     if name is not None:
-        values["lib"] = f"{target.library_prefix}{name}{target.image_suffix}"
+        suffix = target.image_suffix or target.archive_suffix
+        values["lib"] = f"{target.library_prefix}{name}{suffix}"
     if "{lib}" in template and name is None:
         raise UsageError("{lib} needs a name", where=template, hint="add --name")
     for placeholder, value in values.items():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from emitter import targets
 from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.plan import DEFAULT_ALIGNMENT, check_address_space, plan_pack
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.writers import plan_image, plan_linkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Job(NamedTuple):
     plan: FilePlan
     tensor_symbols: Sequence[TensorSymbol]
     companions: Mapping[str, str]
-    texts: Mapping[str, str]
+    texts: Mapping[str, str | bytes]
 
 
 class Planner:
@@ -95,9 +95,11 @@ class Planner:
             if "{" in written and "}" in written:
                 self._warn(f"{written} is taken as it stands: the placeholders are {{target}}, {{triple}} and {{lib}}")
         format_ = output_format(path, options.emit, target)
-        check_options(options, format_)
+        check_options(options, format_, target.object_format)
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
-        texts = {"depfile": depfile_text([path], self._package.files)} if "depfile" in companions else {}
+        texts: dict[str, str | bytes] = {}
+        if "depfile" in companions:
+            texts["depfile"] = depfile_text([path], self._package.files)
         pack, symbol = None, None
         tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
@@ -108,7 +110,7 @@ class Planner:
                 )
             from emitter.styles import data_symbols
 
-            plan = _plan_linkable(target, format_, path, self._style_model(target, options.symbols))
+            plan = plan_linkable(target, format_, path, self._style_model(target, options.symbols))
             tensor_symbols = data_symbols(options.symbols, self._package.tensors)
         elif format_ == "pack":
             pack = self._pack(target.byte_order)
@@ -118,21 +120,18 @@ class Planner:
             pack = self._pack(target.byte_order)
             symbol = symbol_name(path, options.name)
             tensor_symbols = self._tensor_symbols(pack, symbol)
-            texts |= self._texts(target, pack, symbol, tensor_symbols)
+            texts |= self._texts(target, path, pack, symbol, tensor_symbols)
             if format_ == "library":
-                from emitter.image.elf import plan_image
-
-                soname = options.soname if options.soname is not None else os.path.basename(path)
-                plan = plan_image(target, pack, name=symbol, soname=soname, symbols=tensor_symbols)
+                plan = plan_image(target, path, pack, name=symbol, symbols=tensor_symbols, options=options)
             else:
-                plan = _plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
+                plan = plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
         return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts)
 
     def _texts(
-        self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
-    ) -> dict[str, str]:
-        """Return what the header and the linker script fragment will hold, where they are asked for."""
-        texts = {}
+        self, target: Target, path: str, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
+    ) -> dict[str, str | bytes]:
+        """Return what the header, the linker script fragment and the import library will hold, where asked for."""
+        texts: dict[str, str | bytes] = {}
         options = self._options
         if options.header:
             from emitter.header import render_header
@@ -142,12 +141,18 @@ class Planner:
                 name=symbol, package=self._package, plan=pack, symbols=tensor_symbols, alignment=alignment
             )
         if options.linker_script:
-            from emitter.symbols import linker_script, pack_section
+            from emitter.sections import pack_section
+            from emitter.symbols import linker_script
 
             large = self._large(target, pack)
             texts["linker_script"] = linker_script(
                 target, pack_section(target, symbol, section=options.section, large=large)
             )
+        if options.implib:
+            from emitter.splice.implib import import_library
+
+            names = [symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in tensor_symbols)]
+            texts["implib"] = import_library(target, os.path.basename(path), names)
         return texts
 
     def _pack(self, byte_order: ByteOrder) -> PackPlan:
@@ -213,20 +218,6 @@ class Planner:
         alignment = self._options.align or DEFAULT_ALIGNMENT
         visibility = self._options.visibility or "default"
         return style_model(target, style, self._package.tensors, alignment=alignment, visibility=visibility)
-
-
-def _plan_linkable(target: Target, format_: Format, path: str, model: ObjectModel) -> FilePlan:
-    """Return the plan of an object, or of an archive whose one member is that object."""
-    from emitter.splice.elf import plan_object
-
-    stub = targets.stub(target)
-    if format_ == "object":
-        return plan_object(target, stub, model)
-    from emitter.splice.archive import Member, plan_archive
-
-    name = symbol_name(path, None) + target.object_suffix
-    symbols = [symbol.name for symbol in model.symbols]
-    return plan_archive([Member(name, symbols, lambda offset: plan_object(target, stub, model, file_offset=offset))])
 
 
 def _check_paths(jobs: Sequence[Job]) -> None:

@@ -12,6 +12,7 @@ from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.pack.plan import check_address_space
 from emitter.records import TYPE_CHECKING
+from emitter.sections import pack_section, size_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,23 +29,12 @@ __all__ = [
     "check_symbols",
     "linker_script",
     "pack_model",
-    "pack_section",
     "tensor_symbols",
     "use_large_data",
 ]
 
 # Half of what code spans to reach data in the small code model: the other half is for the rest of the program.
 LARGE_DATA_BOUND = 1 << 30
-
-_SECTION_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._$-")
-
-# Sections that linkers merge, discard, run, or lay out as something else; also as a prefix before a dot.
-_OTHER_MEANINGS = (
-    ".bss", ".sbss", ".lbss", ".tbss", ".tdata", ".data", ".sdata", ".ldata", ".text", ".init", ".fini", ".init_array",
-    ".fini_array", ".preinit_array", ".ctors", ".dtors", ".note", ".eh_frame", ".eh_frame_hdr", ".gcc_except_table",
-    ".debug", ".comment", ".rel", ".rela", ".got", ".plt", ".dynamic", ".dynsym", ".dynstr", ".hash", ".interp", ".gnu",
-    ".symtab", ".symtab_shndx", ".strtab", ".shstrtab", ".group",
-)  # fmt: skip
 
 _PROPOSED = 60  # characters of a name that is proposed
 
@@ -138,30 +128,6 @@ def use_large_data(target: Target, total_size: int, choice: LargeDataChoice) -> 
     return choice == "always" or total_size > LARGE_DATA_BOUND
 
 
-def pack_section(target: Target, name: str, *, section: str | None, large: bool) -> str:
-    """Return the name of the section that holds the pack `name`: `section` if it is given.
-
-    Raises LayoutError for a section name that linkers take for something else than read-only data.
-    """
-    if section is None:
-        return f"{target.large_data.section if large and target.large_data else '.rodata'}.{name}"
-    if not section or not _SECTION_CHARACTERS.issuperset(section):
-        raise LayoutError(
-            "not a name for a section",
-            where=f"--section {shown(section)}",
-            expected="ASCII letters, digits and . _ $ -",
-            hint="a linker script must be able to name it",
-        )
-    for meaning in _OTHER_MEANINGS:
-        if section == meaning or section.startswith(f"{meaning}."):
-            raise LayoutError(
-                f"linkers give {meaning} a meaning of its own",
-                where=f"--section {shown(section)}",
-                hint="choose a name such as .rodata.weights",
-            )
-    return section
-
-
 def linker_script(target: Target, section: str) -> str:
     """Return a fragment for the linkers' -T that places `section` behind everything else, out of the program's way.
 
@@ -205,8 +171,9 @@ def pack_model(
 
     The symbol `name` is the pack, exactly; `name_size` is its size, an object of pointer width, in a section of its own
     that stands before the payload, so that it stays within reach of code however large the payload is. With `retain`,
-    the note `.note.emitter` refers to the pack: under --gc-sections linkers keep notes, and what notes refer to. Raises
-    LayoutError for names that `check_symbols` refuses and for a size that a pointer of the target cannot hold.
+    the note `.note.emitter` refers to the pack: under --gc-sections linkers keep notes, and what notes refer to; in
+    Mach-O the pack's symbol says it of itself. Raises LayoutError for names that `check_symbols` refuses and for a size
+    that a pointer of the target cannot hold.
     """
     size_name = f"{name}_size"
     check_symbols(name, tensor_symbols)
@@ -215,11 +182,15 @@ def pack_model(
     word = encoding.word_size
     sections = [
         Section(
-            name=f".rodata.{size_name}", kind="rodata", size=word, alignment=word, data=encoding.words(pack.total_size)
+            name=size_section(target, name),
+            kind="rodata",
+            size=word,
+            alignment=word,
+            data=encoding.words(pack.total_size),
         )
     ]
     references = []
-    if retain:
+    if retain and target.object_format == "elf":
         note = encoding.pack_note(0, pack.total_size, VERSION_MAJOR, VERSION_MINOR)
         references.append(Reference(section=len(sections), offset=PACK_NOTE_DESC, to=len(sections) + 1))
         sections.append(Section(name=".note.emitter", kind="note", size=len(note), alignment=4, data=note))
@@ -238,7 +209,7 @@ def pack_model(
         )
     )
     symbols = [
-        Symbol(name=name, section=at, value=0, size=pack.total_size, visibility=visibility),
+        Symbol(name=name, section=at, value=0, size=pack.total_size, visibility=visibility, retain=retain),
         Symbol(name=size_name, section=0, value=0, size=word, visibility=visibility),
     ]
     symbols += (

@@ -11,9 +11,10 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
-__all__ = ["Attributes", "CodeModel", "LargeData", "Property", "Target"]
+__all__ = ["Attributes", "CodeModel", "Coff", "LargeData", "MachO", "ObjectFormat", "Property", "Target"]
 
 CodeModel: TypeAlias = 'Literal["small", "medium", "large"]'
+ObjectFormat: TypeAlias = 'Literal["elf", "macho", "coff"]'
 
 
 class Attributes(NamedTuple):
@@ -42,8 +43,40 @@ class LargeData(NamedTuple):
     sh_flags: int
 
 
+class MachO(NamedTuple):
+    """What Mach-O files of a platform say of themselves: <mach-o/loader.h>, <mach/machine.h>.
+
+    `platform`, `minos` and `sdk` go into LC_BUILD_VERSION; the versions are `major.minor[.patch]`. A version in the
+    name of a target takes the place of `minos`, and of `sdk` if that is older. `page_size` is the CPU's.
+    """
+
+    cputype: int
+    cpusubtype: int
+    platform: int
+    minos: str
+    sdk: str
+    page_size: int
+
+
+class Coff(NamedTuple):
+    """What COFF objects and PE images of a platform say of themselves: Microsoft's PE Format, by its field names.
+
+    `magic` is 0x20B (PE32+) or 0x10B (PE32). `operating_system_version` is also the subsystem's, as (major, minor).
+    """
+
+    machine: int
+    magic: int
+    characteristics: int
+    dll_characteristics: int
+    image_base: int
+    operating_system_version: tuple[int, int]
+
+
 class Target(NamedTuple):
     """A platform that artefacts are made for. Sizes in bytes, widths in bits; ELF numbers by their specification names.
+
+    The fields of ELF (`e_machine` to `hash_word_size`) mean something where `object_format` is "elf"; `macho` and
+    `coff` are there where it is that.
 
     `reach` is the distance that code of the default code model spans between itself and data: an object whose payload
     exceeds it cannot be linked in the ordinary way. `max_image_size` is what fits the address space of a process with
@@ -58,11 +91,11 @@ class Target(NamedTuple):
     psabi: str
     llvm_triple: str
     data_layout: str
-    e_machine: int
     max_page_size: int
-    relocation_relative: tuple[int, ...]
     cpu: str  # passed to LLVM, as the features and models below
-    object_format: Literal["elf"] = "elf"
+    object_format: ObjectFormat = "elf"
+    e_machine: int = 0
+    relocation_relative: tuple[int, ...] = ()
     relocation_section: Literal["rela", "rel"] = "rela"
     byte_order: Literal["little", "big"] = "little"
     pointer_width: Literal[32, 64] = 64
@@ -80,17 +113,23 @@ class Target(NamedTuple):
     properties: tuple[Property, ...] = ()
     attributes: Attributes | None = None
     large_data: LargeData | None = None
+    macho: MachO | None = None
+    coff: Coff | None = None
     reach: int = 1 << 31
     max_image_size: int | None = None
     symbol_prefix: str = ""
     object_suffix: str = ".o"
     archive_suffix: str = ".a"
-    image_suffix: str = ".so"
+    image_suffix: str | None = ".so"  # None where nothing loads a shared library
+    implib_suffix: str | None = None  # of a library that stands for another file in a link
     library_prefix: str = "lib"
+    # Suffixes that other toolchains of the platform use, by what they stand for.
+    other_suffixes: tuple[tuple[str, Literal["object", "archive", "library"]], ...] = ()
     # Names of the emulators that run programs of this target on another host; empty where none is known.
     emulators: tuple[str, ...] = ()
     # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "musl" (musllinux_1_2_x86_64), "android-api"
-    # (aarch64-linux-android24), or None. `oldest_version` is the first that knows the CPU, None where that is unknown.
-    version_kind: Literal["glibc", "musl", "android-api"] | None = None
+    # (aarch64-linux-android24), "os" (arm64-apple-macos13.0), or None. `oldest_version` is the first that knows the
+    # CPU, None where that is unknown.
+    version_kind: Literal["glibc", "musl", "android-api", "os"] | None = None
     oldest_version: str | None = None
     device_code: bool = False  # carries programs for a GPU beside the constants

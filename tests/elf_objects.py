@@ -39,7 +39,7 @@ __all__ = [
     "write_styled",
 ]
 
-TARGET_NAMES = names()
+TARGET_NAMES = [name for name in names() if load(name).object_format == "elf"]
 
 
 def run(*command: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

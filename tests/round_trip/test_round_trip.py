@@ -13,7 +13,7 @@ from emitter import Package, targets
 from emitter.dtypes import TABLE
 from emitter.package import ByteOrder
 
-NAMES = targets.names()
+NAMES = [name for name in targets.names() if targets.load(name).object_format == "elf"]
 ORDERS: tuple[ByteOrder, ...] = ("little", "big")
 
 

@@ -9,7 +9,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cross.table import Toolchain, find, skip_reason
-from emitter.symbols import linker_script, pack_section
+from emitter.sections import pack_section
+from emitter.symbols import linker_script
 from emitter.targets import load
 from tests.elf_objects import TARGET_NAMES, package_of, run, section_of, write_pack_object
 

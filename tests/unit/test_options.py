@@ -94,7 +94,7 @@ def test_placeholders() -> None:
 )
 def test_an_option_that_means_nothing_for_the_output_is_refused(options: Options, format_: Format) -> None:
     with pytest.raises(UsageError, match="means nothing"):
-        check_options(options, format_)
+        check_options(options, format_, "elf")
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_symbol_style_excludes_what_belongs_to_a_pack(field: str) -> None:
     value = True if field in {"tensor_symbols", "retain"} else "always" if field == "large_data" else "x"
     options = make_options({"symbols": "ld", field: value})
     with pytest.raises(UsageError, match="--symbols ld"):
-        check_options(options, "object")
+        check_options(options, "object", "elf")
 
 
 @pytest.mark.parametrize("align", [0, -1, 3, 1 << 22])
 def test_an_alignment_that_cannot_be_kept_is_refused(align: int) -> None:
     with pytest.raises(UsageError, match="power of two"):
-        check_options(Options(align=align), "object")
+        check_options(Options(align=align), "object", "elf")
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,16 @@ def test_an_alignment_that_cannot_be_kept_is_refused(align: int) -> None:
 )
 def test_a_name_that_is_no_identifier_is_refused(options: Options) -> None:
     with pytest.raises(UsageError, match="identifier"):
-        check_options(options, "object")
+        check_options(options, "object", "elf")
 
 
 def test_an_empty_symbol_prefix_is_a_prefix() -> None:
-    check_options(Options(tensor_symbols=True, symbol_prefix=""), "object")
+    check_options(Options(tensor_symbols=True, symbol_prefix=""), "object", "elf")
 
 
 def test_a_prefix_without_tensor_symbols_is_refused() -> None:
     with pytest.raises(UsageError, match="--tensor-symbols"):
-        check_options(Options(symbol_prefix="x"), "object")
+        check_options(Options(symbol_prefix="x"), "object", "elf")
 
 
 def test_an_unknown_option_names_the_known_ones() -> None:
@@ -140,5 +140,5 @@ def test_what_belongs_together_passes() -> None:
     options = Options(
         name="m", align=4096, section=".w", visibility="protected", tensor_symbols=True, retain=True, header="m.h"
     )
-    check_options(options, "archive")
-    check_options(options._replace(section=None, visibility=None, retain=False, soname="libm.so.1"), "library")
+    check_options(options, "archive", "elf")
+    check_options(options._replace(section=None, visibility=None, retain=False, soname="libm.so.1"), "library", "elf")

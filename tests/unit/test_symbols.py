@@ -9,13 +9,13 @@ import pytest
 from emitter.errors import LayoutError, TargetError
 from emitter.model import TensorSymbol
 from emitter.pack.plan import plan_pack
+from emitter.sections import pack_section
 from emitter.symbols import (
     LARGE_DATA_BOUND,
     check_names,
     check_symbols,
     linker_script,
     pack_model,
-    pack_section,
     tensor_symbols,
     use_large_data,
 )

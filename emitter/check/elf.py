@@ -1,19 +1,12 @@
-"""The check after writing: reads the output back and compares it with its plan and its target.
+"""The check of ELF objects and shared libraries after writing.
 
-It reads headers and tables, never payload, whose checksums prove themselves: a few milliseconds for any file.
-
-Source: System V gABI, chapters 4 and 5; the GNU hash table as glibc reads it; <ar.h>.
+Source: System V gABI, chapters 4 and 5; the GNU hash table as glibc reads it.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-
-from emitter.checksum import crc32c
-from emitter.layout import BUILD_ID_SIZE
-from emitter.pack import format as fmt
-from emitter.readback import (
+from emitter.check.pack import check_pack_at, open_output
+from emitter.check.readback import (
     DT_GNU_HASH,
     DT_HASH,
     DT_STRSZ,
@@ -30,18 +23,18 @@ from emitter.readback import (
     require,
     text,
 )
+from emitter.layout import BUILD_ID_SIZE
+from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from emitter.check.readback import Sym
     from emitter.layout import FilePlan
-    from emitter.options import Format
     from emitter.pack.plan import PackPlan
-    from emitter.readback import Sym
     from emitter.targets._base import Target
 
-__all__ = ["check", "check_archive", "check_image", "check_object", "check_pack"]
+__all__ = ["check_image", "check_object"]
 
-_STEP = 1 << 20  # bytes of the index that are read at once
 _MAX_LOOKUPS = 1000  # names that are looked up in the hash tables
 
 _FORBIDDEN_TAGS = {
@@ -65,33 +58,9 @@ _OBJECT_GLOBAL = 0x11  # st_info
 _PROTECTED = 3  # st_other
 
 
-def check(  # noqa: PLR0917 - six facts about one output, in the order in which they arise
-    fd: int,
-    format: Format,  # noqa: A002 - the word of the options
-    target: Target,
-    plan: FilePlan,
-    pack: PackPlan | None,
-    symbol: str | None,
-) -> None:
-    """Compare the written file `fd` with its plan; raise OutputError that names the first field which differs.
-
-    `pack` and `symbol` (the pack's name) are None where the output holds no pack.
-    """
-    if format == "pack":
-        check_pack(fd, target, plan, pack)
-    else:
-        checks = {"library": check_image, "object": check_object, "archive": check_archive}
-        checks[format](fd, target, plan, pack, symbol)
-
-
-def check_pack(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None) -> None:
-    """Check a file that is a pack and nothing else."""
-    _check_pack_at(_open(fd, target, plan), plan, pack)
-
-
 def check_image(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None, symbol: str | None) -> None:
     """Check an ELF shared library: what a loader would meet, field by field."""
-    reader = _open(fd, target, plan)
+    reader = open_output(fd, target, plan)
     header = read_header(reader, target, e_type=3, e_flags=target.e_flags_image)
     expect("e_ident[EI_OSABI]", reader.read(7, 1, "e_ident")[0], target.ei_osabi)
     read_sections(reader, header)
@@ -102,7 +71,7 @@ def check_image(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None, 
     table = SymbolTable(reader, segments, dynamic, target.hash_word_size)
     if pack is None or symbol is None:
         return
-    _check_pack_at(reader, plan, pack)
+    check_pack_at(reader, plan, pack)
     address = _check_note(reader, segments, plan, pack)
     for name in (symbol, "emitter_pack"):
         sym = _check_export(table, name.encode())
@@ -130,13 +99,13 @@ def check_object(
     member: tuple[int, int] | None = None,
 ) -> None:
     """Check an ELF relocatable object, or `member` (offset, size in bytes) of an archive that is one."""
-    reader = _open(fd, target, plan, member)
+    reader = open_output(fd, target, plan, member)
     header = read_header(reader, target, e_type=1, e_flags=target.e_flags_object)
     sections = read_sections(reader, header)
     require("section .note.GNU-stack is there", any(name == b".note.GNU-stack" for name, _ in sections))
     if pack is None or plan.pack_offset is None or not 0 <= plan.pack_offset - reader.base < reader.size:
         return
-    _check_pack_at(reader, plan, pack)
+    check_pack_at(reader, plan, pack)
     at = plan.pack_offset - reader.base
     holders = [
         number for number, (_, row) in enumerate(sections) if row.sh_type == 1 and row.sh_offset == at and row.sh_size
@@ -160,68 +129,6 @@ def check_object(
         expect(f"st_size of {name}", found[0].st_size, size)
         if name == symbol:
             expect(f"(st_shndx, st_value) of {name}", (found[0].st_shndx, found[0].st_value), (holders[0], 0))
-
-
-def check_archive(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None, symbol: str | None) -> None:
-    """Check a static archive: its members one after the other, its symbol index, and each object in it."""
-    reader = _open(fd, target, plan)
-    expect("magic of the archive", reader.read(0, 8, "magic"), b"!<arch>\n")
-    position = 8
-    starts = set()
-    index: tuple[int, ...] = ()
-    while position < reader.size:
-        header = reader.read(position, 60, f"member header at {position}")
-        expect(f"ar_fmag at {position}", header[58:], b"`\n")
-        digits = header[48:58].strip()
-        if not digits.isdigit():
-            raise difference(f"ar_size at {position}", "a decimal number", digits)
-        start, size, name = position + 60, int(digits), header[:16].rstrip()
-        reader.bound(start, size, f"member at {position}")
-        starts.add(position)
-        if name in {b"/", b"/SYM64/"}:
-            width, code = (4, "I") if name == b"/" else (8, "Q")
-            count = int.from_bytes(reader.read(start, width, "symbol index"), "big")
-            require("the symbol index lies in its member", (1 + count) * width <= size)
-            index = struct.unpack(f">{count}{code}", reader.read(start + width, count * width, "symbol index"))
-        elif name != b"//":
-            check_object(fd, target, plan, pack, symbol, member=(start, size))
-        position = start + size + size % 2
-    expect("offsets in the symbol index that are no member", sorted(set(index) - starts), [])
-
-
-def _open(fd: int, target: Target, plan: FilePlan, member: tuple[int, int] | None = None) -> Reader:
-    size = os.fstat(fd).st_size
-    expect("size of the file", size, plan.size)
-    return Reader(fd, *(member or (0, size)), target)
-
-
-def _check_pack_at(reader: Reader, plan: FilePlan, pack: PackPlan | None) -> None:
-    """Check the pack's header and its index, with their checksums."""
-    if plan.pack_offset is None or pack is None:
-        return
-    at = plan.pack_offset - reader.base
-    reader.bound(at, pack.total_size, "the pack")
-    header = reader.read(at, fmt.HEADER.size, "the pack's header")
-    crc = 0
-    for start in range(fmt.HEADER.size, pack.index_size, _STEP):
-        crc = crc32c(reader.read(at + start, min(_STEP, pack.index_size - start), "the index"), crc)
-    end = fmt.HEADER_CRC_OFFSET + 4
-    expected = {
-        "magic": int.from_bytes(fmt.MAGIC, reader.byte_order),
-        "byte_order": fmt.BYTE_ORDER_MARK,
-        "version_major": fmt.VERSION_MAJOR,
-        "version_minor": fmt.VERSION_MINOR,
-        "header_size": fmt.HEADER.size,
-        "total_size": pack.total_size,
-        "index_size": pack.index_size,
-        "schema_hash": pack.schema,
-        "index_crc32c": crc,
-        "header_crc32c": crc32c(header[: fmt.HEADER_CRC_OFFSET] + bytes(4) + header[end:]),
-    }
-    sizes = {field.name: field.size for field in fmt.HEADER.fields}
-    for name, value in expected.items():
-        start = fmt.HEADER.offset(name)
-        expect(f"{name} of the pack", int.from_bytes(header[start : start + sizes[name]], reader.byte_order), value)
 
 
 def _check_note(reader: Reader, segments: Segments, plan: FilePlan, pack: PackPlan) -> int:

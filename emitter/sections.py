@@ -1,0 +1,102 @@
+"""Names of the sections that objects of each format have for a pack and its size, and what a user may call them."""
+
+from __future__ import annotations
+
+from emitter.errors import LayoutError, shown
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from emitter.targets._base import ObjectFormat, Target
+
+__all__ = ["pack_section", "size_section"]
+
+# In Mach-O and COFF a section of its own name survives the link, and the pack is found by it in the program; in ELF a
+# note finds it, and linkers join `.rodata.*`.
+_PACK_SECTIONS: Mapping[ObjectFormat, str] = {
+    "elf": ".rodata.{name}",
+    "macho": "__TEXT,__emitter",
+    "coff": ".emitter",
+}
+_SIZE_SECTIONS: Mapping[ObjectFormat, str] = {
+    "elf": ".rodata.{name}_size",
+    "macho": "__TEXT,__const",
+    "coff": ".rdata",
+}
+
+_SECTION_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._$-")
+
+# Sections that linkers merge, discard, run, or lay out as something else; also as a prefix before a dot.
+_OTHER_MEANINGS = (
+    ".bss", ".sbss", ".lbss", ".tbss", ".tdata", ".data", ".sdata", ".ldata", ".text", ".init", ".fini", ".init_array",
+    ".fini_array", ".preinit_array", ".ctors", ".dtors", ".note", ".eh_frame", ".eh_frame_hdr", ".gcc_except_table",
+    ".debug", ".comment", ".rel", ".rela", ".got", ".plt", ".dynamic", ".dynsym", ".dynstr", ".hash", ".interp", ".gnu",
+    ".symtab", ".symtab_shndx", ".strtab", ".shstrtab", ".group",
+)  # fmt: skip
+
+# Mach-O: a name of 16 bytes at most, in a segment that is mapped read-only.
+_MACHO_NAME_SIZE = 16
+_MACHO_SEGMENTS = ("__TEXT", "__DATA_CONST")
+_MACHO_OTHER_MEANINGS = ("__text", "__stubs", "__stub_helper", "__cstring", "__unwind_info", "__eh_frame", "__got")
+
+
+def pack_section(target: Target, name: str, *, section: str | None, large: bool) -> str:
+    """Return the name of the section that holds the pack `name`: `section` if it is given.
+
+    Raises LayoutError for a section name that linkers take for something else than read-only data.
+    """
+    if section is None:
+        if large and target.large_data:
+            return f"{target.large_data.section}.{name}"
+        return _PACK_SECTIONS[target.object_format].format(name=name)
+    _CHECKS[target.object_format](section)
+    return section
+
+
+def size_section(target: Target, name: str) -> str:
+    """Return the name of the section that holds the size of the pack `name`: near code, apart from the payload."""
+    return _SIZE_SECTIONS[target.object_format].format(name=name)
+
+
+def _check_name(section: str) -> None:
+    if not section or not _SECTION_CHARACTERS.issuperset(section):
+        raise LayoutError(
+            "not a name for a section",
+            where=f"--section {shown(section)}",
+            expected="ASCII letters, digits and . _ $ -",
+            hint="a linker script must be able to name it",
+        )
+    for meaning in _OTHER_MEANINGS:
+        if section == meaning or section.startswith(f"{meaning}."):
+            raise LayoutError(
+                f"linkers give {meaning} a meaning of its own",
+                where=f"--section {shown(section)}",
+                hint="choose a name such as .rodata.weights",
+            )
+
+
+def _check_macho(section: str) -> None:
+    segname, _, sectname = section.partition(",")
+    names = (segname, sectname)
+    if not all(0 < len(name) <= _MACHO_NAME_SIZE and _SECTION_CHARACTERS.issuperset(name) for name in names):
+        raise LayoutError(
+            "not a name for a section",
+            where=f"--section {shown(section)}",
+            expected=f"SEGMENT,SECTION of ASCII letters, digits and . _ $ -, each at most {_MACHO_NAME_SIZE} bytes",
+            hint="such as __TEXT,__weights",
+        )
+    if segname not in _MACHO_SEGMENTS or sectname in _MACHO_OTHER_MEANINGS:
+        raise LayoutError(
+            "linkers give the section a meaning of its own, or map it writable",
+            where=f"--section {shown(section)}",
+            expected=f"a name of your own in {' or '.join(_MACHO_SEGMENTS)}",
+            hint="such as __TEXT,__weights",
+        )
+
+
+_CHECKS: Mapping[ObjectFormat, Callable[[str], None]] = {
+    "elf": _check_name,
+    "macho": _check_macho,
+    "coff": _check_name,
+}
