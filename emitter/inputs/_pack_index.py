@@ -36,11 +36,16 @@ class Table(NamedTuple):
 
 
 class Index:
-    """The checked header, and the known tables, of the pack in `source`, which is open as `fd`."""
+    """The checked header, and the known tables, of the pack at `base` of `source`, which is open as `fd`.
 
-    def __init__(self, fd: int, source: FileSource) -> None:
+    The pack has at most `size` bytes, by default all from there on. Offsets are relative to it.
+    """
+
+    def __init__(self, fd: int, source: FileSource, base: int = 0, size: int | None = None) -> None:
         self.source = source
         self.path = source.path
+        self.base = base
+        self.size = source.size - base if size is None else size
         self.order: ByteOrder = "little"
         self.header = self._read_header(fd)
         self.tables = self._read_tables(fd)
@@ -59,8 +64,8 @@ class Index:
 
     def _read_header(self, fd: int) -> dict[str, int]:
         where = f"{self.path}: header"
-        size = self.source.size
-        start = pread(fd, min(size, fmt.HEADER.size), 0, where)
+        size = self.size
+        start = pread(fd, min(size, fmt.HEADER.size), self.base, where)
         if start[:8] != fmt.MAGIC:
             raise InputError(
                 "the magic is damaged", where=where, expected=fmt.MAGIC.hex(" "), actual=start[:8].hex(" "),
@@ -137,7 +142,7 @@ class Index:
     def _crc(self, fd: int, start: int, end: int, crc: int) -> int:
         while start < end:
             step = min(end - start, _STEP)
-            crc = crc32c(pread(fd, step, start, self.path), crc)
+            crc = crc32c(pread(fd, step, self.base + start, self.path), crc)
             start += step
         return crc
 
@@ -154,7 +159,7 @@ class Index:
                 "there are too many tables", where=where, expected=f"at most {fmt.MAX_TABLES}", actual=count
             )
         spans = [self._span(offset, count * stride, where)]
-        directory = Table(offset, count, stride, pread(fd, count * stride, offset, where))
+        directory = Table(offset, count, stride, pread(fd, count * stride, self.base + offset, where))
         tables: dict[int, Table] = {}
         kinds = set()
         for kind, record_size, at, records in self._iterate(fmt.DIRECTORY_ENTRY, directory):
@@ -173,7 +178,7 @@ class Index:
                     expected=record.size if kind in _POOLS else f"a multiple of 8, at least {record.size}",
                     actual=record_size,
                 )
-            tables[kind] = Table(at, records, record_size, pread(fd, records * record_size, at, where))
+            tables[kind] = Table(at, records, record_size, pread(fd, records * record_size, self.base + at, where))
         for kind, record in _TABLES.items():
             tables.setdefault(kind, Table(0, 0, record.size, b""))
         for (_, end), (start, _) in pairwise(sorted(span for span in spans if span[0] < span[1])):

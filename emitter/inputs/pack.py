@@ -19,18 +19,25 @@ from emitter.values import payload_bytes
 if TYPE_CHECKING:
     from emitter.package import FileSource
 
-__all__ = ["read"]
+__all__ = ["read", "read_at"]
 
 
 def read(source: FileSource, prefix: str) -> Contents:
-    """Return the tensors of a pack, in the order of their payloads, each with its alignment, encoding and metadata.
+    """Return the tensors of a file that is a pack; see `read_at`."""
+    return read_at(source, prefix, 0, source.size)
+
+
+def read_at(source: FileSource, prefix: str, offset: int, size: int) -> Contents:
+    """Return the tensors of the pack in the `size` bytes at `offset` of a file.
+
+    They are in the order of their payloads, each with its alignment, encoding and metadata.
 
     A later minor version is read: longer records, unknown tables and unknown compatible bits are skipped. Raises
     InputError for another major version, for an unknown incompatible bit, and for an index that breaks the format in
     any way.
     """
     with source.open() as fd:
-        return _Reader(Index(fd, source)).contents(prefix)
+        return _Reader(Index(fd, source, offset, size)).contents(prefix)
 
 
 class _Reader:
@@ -112,8 +119,9 @@ class _Reader:
                     expected=f"{alignment}-aligned, within {position} to {end}",
                     actual=f"{size} bytes at {offset}",
                 )  # fmt: skip
-            checksum = Checksum("CRC-32C", crc, offset, size)
-            payloads.append((Extent(self.source, offset, size, self.index.order, checksum=checksum), alignment))
+            at = self.index.base + offset
+            checksum = Checksum("CRC-32C", crc, at, size)
+            payloads.append((Extent(self.source, at, size, self.index.order, checksum=checksum), alignment))
             position = offset + size
             strictest = max(strictest, alignment)
         if position != end:
