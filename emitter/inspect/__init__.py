@@ -31,6 +31,12 @@ class Row(NamedTuple):
 READERS: tuple[Row, ...] = (
     Row(b"\x7fELF", "elf", "ElfFile"),
     Row(b"\x89EMT\r\n\x1a\n", "pack", "PackFile"),
+    Row(b"\xcf\xfa\xed\xfe", "macho", "MachOFile"),
+    Row(b"\xce\xfa\xed\xfe", "macho", "MachOFile"),
+    Row(b"\xfe\xed\xfa\xcf", "macho", "MachOFile"),
+    Row(b"\xfe\xed\xfa\xce", "macho", "MachOFile"),
+    Row(b"\xca\xfe\xba\xbe", "universal", "UniversalFile"),
+    Row(b"\xca\xfe\xba\xbf", "universal", "UniversalFile"),
 )
 
 
@@ -81,6 +87,7 @@ def _reader(view: View) -> Reader | None:
     start = view.read_up_to(0, _LONGEST_MAGIC)
     for row in READERS:
         if start.startswith(row.magic):
-            reader: Reader = getattr(import_module(f"emitter.inspect.{row.module}"), row.name)(view)
-            return reader
+            reader: type[Reader] = getattr(import_module(f"emitter.inspect.{row.module}"), row.name)
+            if reader.fits(view):
+                return reader(view)
     return None

@@ -194,6 +194,11 @@ class Reader:
     kind = ""
     container = False
 
+    @classmethod
+    def fits(cls, view: View) -> bool:  # noqa: ARG003 - for those that override it
+        """Return whether `view`, which has this format's magic, is of this format: some magics are not theirs alone."""
+        return True
+
     def __init__(self, view: View) -> None:
         self.view = view
 
