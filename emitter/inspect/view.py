@@ -90,6 +90,17 @@ class _Source:
             raise InputError(f"cannot read: {error.strerror or error}", where=f"{self.path}: byte {offset}") from error
         return data
 
+    def buffer(self) -> memoryview:
+        """Return all bytes as one buffer; a file is mapped when this is first called."""
+        if self.fd is not None and not self.data:
+            import mmap
+
+            try:
+                self.data = memoryview(mmap.mmap(self.fd, 0, access=mmap.ACCESS_READ))
+            except (OSError, ValueError) as error:
+                raise InputError(f"cannot map: {error}", where=self.path) from error
+        return self.data
+
     def close(self) -> None:
         if self.fd is not None and self.fd >= 0:
             os.close(self.fd)
@@ -262,6 +273,10 @@ class View:
         """Return a view of `size` bytes at `offset` of this one. Raises FormatError if they are not there."""
         self.check(offset, size, where)
         return View(self._source, self.base + offset, size, where)
+
+    def buffer(self) -> memoryview:
+        """Return the window's bytes as one read-only buffer: the file is mapped. For the loaders, which need one."""
+        return self._source.buffer()[self.base : self.base + self.size]
 
     def crc32c(self, offset: int, size: int, what: str) -> int:
         """Return the CRC-32C of `size` bytes at `offset`, read in steps."""
