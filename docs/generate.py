@@ -43,13 +43,15 @@ def c_records() -> str:
         ("FOREIGN_MARK", f"0x{int.from_bytes(fmt.BYTE_ORDER_MARK.to_bytes(4, 'little'), 'big'):08x}u"),
         ("VERSION_MAJOR", fmt.VERSION_MAJOR),
         ("KNOWN_INCOMPATIBLE", f"{fmt.KNOWN_INCOMPATIBLE}u"),
+        *((f"FEATURE_{feature.name.upper()}", f"{1 << feature.bit}u") for feature in fmt.INCOMPATIBLE_FEATURES),
+        ("SIDECAR_PINNED", f"{fmt.PINNED}u"),
         ("HEADER_CRC_OFFSET", f"{fmt.HEADER_CRC_OFFSET}u"),
         ("MAX_HEADER", f"{fmt.MAX_HEADER_SIZE}u"),
         ("MAX_TABLES", f"{fmt.MAX_TABLES}u"),
         ("MAX_NAME", f"{fmt.MAX_NAME_BYTES}u"),
         ("MAX_NDIM", f"{fmt.MAX_NDIM}u"),
         ("MAX_ALIGNMENT", f"{fmt.MAX_ALIGNMENT}u"),
-        *((f"KIND_{record.name.upper()}", f"{record.kind}u") for record in _TABLES),
+        *((f"KIND_{record.name.upper()}", f"{record.kind}u") for record in fmt.RECORDS if record.kind),
         *((f"SIZEOF_{record.name.upper()}", f"{record.size}u") for record in fmt.RECORDS),
     ]
     lines = [f"#define EMITTER0_{name}_ {value}" for name, value in constants]
@@ -111,6 +113,13 @@ def md_records() -> str:
             offset += field.size
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def md_features() -> str:
+    """Return the table of incompatible features."""
+    lines = ["| bit | name | meaning |", "|---:|---|---|"]
+    lines += [f"| {feature.bit} | {feature.name} | {feature.doc} |" for feature in fmt.INCOMPATIBLE_FEATURES]
+    return "\n".join(lines)
 
 
 def md_dtypes() -> str:
@@ -203,6 +212,7 @@ def main() -> int:
         },
         FORMAT: {
             "records": lambda _: md_records(),
+            "features": lambda _: md_features(),
             "dtypes": lambda _: md_dtypes(),
             "example": lambda _: md_example(),
             "big-endian": lambda _: md_example("big", fmt.HEADER.size),

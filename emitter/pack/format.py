@@ -14,6 +14,7 @@ __all__ = [
     "DIRECTORY_ENTRY",
     "HEADER",
     "HEADER_CRC_OFFSET",
+    "INCOMPATIBLE_FEATURES",
     "KNOWN_INCOMPATIBLE",
     "MAGIC",
     "MAX_ALIGNMENT",
@@ -23,13 +24,20 @@ __all__ = [
     "MAX_TABLES",
     "METADATA",
     "PAYLOAD",
+    "PINNED",
     "RECORDS",
+    "SIDECAR",
+    "SIDECAR_ALIGNMENT",
+    "SIDECAR_FEATURE",
+    "SIDECAR_NAME_FORBIDDEN",
     "STRINGS",
     "TENSOR",
     "VERSION_MAJOR",
     "VERSION_MINOR",
+    "Feature",
     "Field",
     "Record",
+    "is_sidecar_name",
 ]
 
 # As in PNG: a byte above 0x7f, CR LF, ctrl-Z and a lone LF, so that a transfer in text mode breaks the magic.
@@ -38,8 +46,15 @@ BYTE_ORDER_MARK = 0x01020304
 VERSION_MAJOR = 0
 VERSION_MINOR = 1
 
-# Feature bits that a reader of this version understands. A reader refuses a pack with any other incompatible bit.
+# Incompatible feature bits under which a pack is still read from its own bytes: none. Whoever also has the file around
+# the pack, and its folder, may follow SIDECAR_FEATURE; every other bit is refused.
 KNOWN_INCOMPATIBLE = 0
+SIDECAR_FEATURE = 1 << 0
+
+PINNED = 1 << 0  # flag of a sidecar record
+SIDECAR_ALIGNMENT = 64 << 10  # file offset of the first payload in a sidecar: page size of the CPUs with large pages
+# What leads to another folder, drive or stream on one of the systems that may read the file.
+SIDECAR_NAME_FORBIDDEN = "/\\:"
 
 # Bounds on what opening looks at, so that it takes the same time whatever a file says.
 MAX_HEADER_SIZE = 1 << 16
@@ -65,6 +80,14 @@ class Field(NamedTuple):
     def size(self) -> int:
         """Bytes."""
         return _SIZE[self.type] * self.count
+
+
+class Feature(NamedTuple):
+    """An incompatible feature: the number of its bit in `incompatible_features`, from the least significant, 0."""
+
+    bit: int
+    name: str
+    doc: str
 
 
 class Record(NamedTuple):
@@ -204,6 +227,31 @@ STRINGS = Record(
     "string", 5, "The pool of strings; a record is one byte.", (Field("byte", "u8", "a byte of UTF-8, or NUL"),)
 )
 
-RECORDS: tuple[Record, ...] = (HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS)
+SIDECAR = Record(
+    "sidecar",
+    6,
+    "Where the payloads are: in the pack of another file, in the folder of the file that holds this one. See Sidecar.",
+    (
+        Field("name_offset", "u32", "offset of the file's name in the pack: UTF-8, followed by a NUL"),
+        Field("name_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("flags", "u32", "bit 0: pinned; the others are zero"),
+        Field("reserved", "u8", "zero", 4),
+        Field("size", "u64", "pinned: bytes of the file; else 0"),
+        Field("sha256", "u8", "pinned: SHA-256 of the file; else zero", 32),
+    ),
+)
+
+RECORDS: tuple[Record, ...] = (HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS, SIDECAR)
+
+INCOMPATIBLE_FEATURES = (Feature(0, "sidecar", "the payloads are in another file: see Sidecar"),)
 
 HEADER_CRC_OFFSET = HEADER.offset("header_crc32c")
+
+
+def is_sidecar_name(name: str) -> bool:
+    """Whether `name` is a name in the folder of the file that says it, on every system, and leads nowhere else."""
+    return (
+        0 < len(name.encode(errors="surrogateescape")) <= MAX_NAME_BYTES
+        and name not in {".", ".."}
+        and not any(character in name for character in (*SIDECAR_NAME_FORBIDDEN, "\0"))
+    )

@@ -17,18 +17,28 @@ if TYPE_CHECKING:
     from emitter.package import ByteOrder, Package, Tensor
     from emitter.targets._base import Target
 
-__all__ = ["DEFAULT_ALIGNMENT", "PackPlan", "check_address_space", "plan_pack", "schema_hash"]
+__all__ = [
+    "DEFAULT_ALIGNMENT",
+    "PackPlan",
+    "check_address_space",
+    "plan_index",
+    "plan_pack",
+    "point_to_sidecar",
+    "schema_hash",
+]
 
 DEFAULT_ALIGNMENT = 64
 
 _TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
+_SIDECAR_TABLES = (*_TABLES, fmt.SIDECAR)
 _U32_MAX = 0xFFFFFFFF
 
 
 class PackPlan(NamedTuple):
     """A laid-out pack. Offsets are relative to the pack's first byte.
 
-    `payloads` are in ascending order of offset. `index_of[name]` is the number of a tensor's payload.
+    `payloads` are in ascending order of offset. `index_of[name]` is the number of a tensor's payload. An index pack
+    (`plan_index`) has no payloads, and `sidecar_table`, the offset of that table, which is 0 in others.
     """
 
     byte_order: ByteOrder
@@ -42,26 +52,25 @@ class PackPlan(NamedTuple):
     blank_index: bytes  # the index, with all checksums zero
     index_size: int
     payload_table: int  # offset of the payload table in the index
+    sidecar_table: int = 0
 
     def render_index(self, crcs: Sequence[int]) -> bytes:
         """Return the index with the CRC-32C of each payload, and its own."""
         order = "<" if self.byte_order == "little" else ">"
         index = bytearray(self.blank_index)
-        record = struct.Struct(order + fmt.PAYLOAD.struct_format)
-        for number, crc in enumerate(crcs):
-            payload = self.payloads[number]
-            record.pack_into(
-                index,
-                self.payload_table + number * record.size,
-                payload.offset,
-                payload.size,
-                self.payload_alignments[number],
-                crc,
-            )
+        if not self.sidecar_table:  # else `point_to_sidecar` has filled it
+            _fill_payloads(self, index, self.payloads, crcs)
         word = struct.Struct(order + "I")
         word.pack_into(index, fmt.HEADER.offset("index_crc32c"), crc32c(bytes(index[fmt.HEADER.size :])))
         word.pack_into(index, fmt.HEADER_CRC_OFFSET, crc32c(bytes(index[: fmt.HEADER.size])))
         return bytes(index)
+
+
+def _fill_payloads(plan: PackPlan, index: bytearray, payloads: Sequence[Copy], crcs: Sequence[int]) -> None:
+    record = struct.Struct(("<" if plan.byte_order == "little" else ">") + fmt.PAYLOAD.struct_format)
+    for number, (payload, alignment, crc) in enumerate(zip(payloads, plan.payload_alignments, crcs, strict=True)):
+        at = plan.payload_table + number * record.size
+        record.pack_into(index, at, payload.offset, payload.size, alignment, crc)
 
 
 def plan_pack(
@@ -70,13 +79,67 @@ def plan_pack(
     *,
     alignment: int = DEFAULT_ALIGNMENT,
     same_as: Mapping[str, str] | None = None,
+    first_payload: int = 1,
 ) -> PackPlan:
     """Lay out `package` for a target of `byte_order`.
 
     `alignment` (bytes, a power of two) is the default of each payload. `same_as` maps the name of a tensor to that of
-    an earlier one whose payload has been found to be the same bytes. Raises LayoutError when the index exceeds 4 GiB,
-    and for metadata or a model version that is not UTF-8 without NUL, or too long.
+    an earlier one whose payload has been found to be the same bytes. The offset of the first payload is a multiple of
+    `first_payload`. Raises LayoutError when the index exceeds 4 GiB, and for metadata or a model version that is not
+    UTF-8 without NUL, or too long.
     """
+    return _plan(package, byte_order, alignment, same_as, first_payload, None)
+
+
+def plan_index(
+    package: Package,
+    byte_order: ByteOrder,
+    *,
+    sidecar: str,
+    pinned: bool,
+    alignment: int = DEFAULT_ALIGNMENT,
+    same_as: Mapping[str, str] | None = None,
+) -> PackPlan:
+    """Lay out the index pack of `package`, whose payloads will be in the file `sidecar`: docs/pack-format.md, Sidecar.
+
+    `alignment` and `same_as` are those of the sidecar's own plan. `point_to_sidecar` fills in what it says of the
+    payloads. Raises LayoutError as `plan_pack`, and for a name that is not one of a file in a folder.
+    """
+    if not fmt.is_sidecar_name(sidecar):
+        raise LayoutError(
+            "not the name of a file beside the library",
+            where=shown(sidecar),
+            expected="a file name without / \\ : and NUL",
+            hint="give another one with --sidecar-name",
+        )
+    return _plan(package, byte_order, alignment, same_as, 1, (sidecar, fmt.PINNED if pinned else 0))
+
+
+def point_to_sidecar(
+    index: PackPlan, sidecar: PackPlan, crcs: Sequence[int], *, size: int = 0, sha256: bytes = bytes(32)
+) -> PackPlan:
+    """Return `index` (of `plan_index`) with payloads where `sidecar` has them, of the CRC-32C `crcs`.
+
+    `size` and `sha256` are those of the sidecar's file, as it was written, if `index` pins it.
+    """
+    blank = bytearray(index.blank_index)
+    _fill_payloads(index, blank, sidecar.payloads, crcs)
+    at = index.sidecar_table + fmt.SIDECAR.offset("size")
+    blank[at : at + 8] = size.to_bytes(8, index.byte_order)
+    at = index.sidecar_table + fmt.SIDECAR.offset("sha256")
+    blank[at : at + len(sha256)] = sha256
+    return index._replace(blank_index=bytes(blank))
+
+
+def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
+    package: Package,
+    byte_order: ByteOrder,
+    alignment: int,
+    same_as: Mapping[str, str] | None,
+    first_payload: int,
+    sidecar: tuple[str, int] | None,
+) -> PackPlan:
+    """Lay out a pack; or the index pack for the sidecar of that name, with those flags."""
     tensors = package.tensors
     same_as = same_as or {}
 
@@ -102,6 +165,9 @@ def plan_pack(
     package_metadata = _add_metadata(metadata, strings, check_metadata(package.metadata, "the package"))
     version = check_text(package.model_version, "the model version")
     model_version = strings.add_bytes(_encoded("the model version", version, 0, fmt.MAX_NAME_BYTES))
+    sidecar_name = (0, 0)
+    if sidecar is not None:
+        sidecar_name = strings.add_bytes(_encoded("the sidecar's name", sidecar[0], 1, fmt.MAX_NAME_BYTES))
     records = []
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
         name_offset, name_length = strings.add_bytes(name)
@@ -111,12 +177,13 @@ def plan_pack(
             name_offset, name_length, dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(tensor.shape),
             number_of[tensor.name], shape, strides, *_add_metadata(metadata, strings, tensor.metadata),
         ))  # fmt: skip
-    counts = (len(owners), len(records), len(metadata), len(dims.values), len(strings.data))
+    tables = _TABLES if sidecar is None else _SIDECAR_TABLES
+    counts = (len(owners), len(records), len(metadata), len(dims.values), len(strings.data), 1)
 
     # Index layout is fixed.
     offsets = []
-    end = align_up(fmt.HEADER.size + len(_TABLES) * fmt.DIRECTORY_ENTRY.size, 8)
-    for table, count in zip(_TABLES, counts, strict=True):
+    end = align_up(fmt.HEADER.size + len(tables) * fmt.DIRECTORY_ENTRY.size, 8)
+    for table, count in zip(tables, counts, strict=False):  # the last count is for index packs
         offsets.append(end)
         end = align_up(end + table.size * count, 8)
     index_size = end
@@ -130,10 +197,11 @@ def plan_pack(
 
     # Payload layout is fixed.
     total = sum(owner.nbytes for owner in owners)
-    payload_start = align_up(index_size, min(max([8, bulk_alignment(total), *alignments]), 64 << 10))
+    wanted_start = max(first_payload, min(max([8, bulk_alignment(total), *alignments]), 64 << 10))
+    payload_start = align_up(index_size, wanted_start) if sidecar is None else index_size
     position = payload_start
     payloads: list[Copy] = []
-    for owner, wanted in zip(owners, alignments, strict=True):
+    for owner, wanted in zip(owners if sidecar is None else (), alignments, strict=False):
         position = align_up(position, wanted)
         unit = owner.swap_unit(byte_order)
         payloads.append(Copy(position, owner.nbytes, owner.extent, unit, owner.shape, owner.dtype.element_bits))
@@ -147,12 +215,12 @@ def plan_pack(
     struct.pack_into(
         order + fmt.HEADER.struct_format, index, 0,
         fmt.MAGIC, fmt.BYTE_ORDER_MARK, fmt.VERSION_MAJOR, fmt.VERSION_MINOR, fmt.HEADER.size, 0,
-        total_size, index_size, 0, 0, 0, schema,
+        total_size, index_size, 0, 0, 0 if sidecar is None else fmt.SIDECAR_FEATURE, schema,
         offsets[4] + model_version[0], model_version[1], *package_metadata,
-        fmt.HEADER.size, len(_TABLES), fmt.DIRECTORY_ENTRY.size, pack_alignment,
+        fmt.HEADER.size, len(tables), fmt.DIRECTORY_ENTRY.size, pack_alignment,
     )  # fmt: skip
     entry = struct.Struct(order + fmt.DIRECTORY_ENTRY.struct_format)
-    for number, table in enumerate(_TABLES):
+    for number, table in enumerate(tables):
         entry.pack_into(
             index, fmt.HEADER.size + number * entry.size, table.kind, table.size, offsets[number], counts[number]
         )
@@ -177,6 +245,11 @@ def plan_pack(
         )
     struct.pack_into(f"{order}{len(dims.values)}q", index, at_dims, *dims.values)
     index[at_strings : at_strings + len(strings.data)] = strings.data
+    sidecar_table = 0
+    if sidecar is not None:
+        sidecar_table = offsets[5]
+        values = (at_strings + sidecar_name[0], sidecar_name[1], sidecar[1], 0, bytes(32))
+        struct.pack_into(order + fmt.SIDECAR.struct_format, index, sidecar_table, *values)
     return PackPlan(
         byte_order,
         total_size,
@@ -189,6 +262,7 @@ def plan_pack(
         bytes(index),
         index_size,
         offsets[0],
+        sidecar_table,
     )
 
 

@@ -85,6 +85,8 @@ extern "C" {
 #define EMITTER0_FOREIGN_MARK_ 0x04030201u
 #define EMITTER0_VERSION_MAJOR_ 0
 #define EMITTER0_KNOWN_INCOMPATIBLE_ 0u
+#define EMITTER0_FEATURE_SIDECAR_ 1u
+#define EMITTER0_SIDECAR_PINNED_ 1u
 #define EMITTER0_HEADER_CRC_OFFSET_ 20u
 #define EMITTER0_MAX_HEADER_ 65536u
 #define EMITTER0_MAX_TABLES_ 1024u
@@ -96,6 +98,7 @@ extern "C" {
 #define EMITTER0_KIND_METADATA_ 3u
 #define EMITTER0_KIND_DIM_ 4u
 #define EMITTER0_KIND_STRING_ 5u
+#define EMITTER0_KIND_SIDECAR_ 6u
 #define EMITTER0_SIZEOF_HEADER_ 128u
 #define EMITTER0_SIZEOF_TABLE_ 16u
 #define EMITTER0_SIZEOF_PAYLOAD_ 24u
@@ -103,6 +106,7 @@ extern "C" {
 #define EMITTER0_SIZEOF_METADATA_ 16u
 #define EMITTER0_SIZEOF_DIM_ 8u
 #define EMITTER0_SIZEOF_STRING_ 1u
+#define EMITTER0_SIZEOF_SIDECAR_ 56u
 
 /* The first bytes of a pack. */
 struct EMITTER0_MAY_ALIAS_ emitter0_header_record {
@@ -174,6 +178,17 @@ struct EMITTER0_MAY_ALIAS_ emitter0_metadata_record {
     uint32_t value_length; /* its bytes, without the NUL; 0 or more, as many as fit the index */
 };
 typedef char emitter0_metadata_size_[sizeof(struct emitter0_metadata_record) == 16 ? 1 : -1];
+
+/* Where the payloads are: in the pack of another file, in the folder of the file that holds this one. See Sidecar. */
+struct EMITTER0_MAY_ALIAS_ emitter0_sidecar_record {
+    uint32_t name_offset; /* offset of the file's name in the pack: UTF-8, followed by a NUL */
+    uint32_t name_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t flags; /* bit 0: pinned; the others are zero */
+    uint8_t reserved[4]; /* zero */
+    uint64_t size; /* pinned: bytes of the file; else 0 */
+    uint8_t sha256[32]; /* pinned: SHA-256 of the file; else zero */
+};
+typedef char emitter0_sidecar_size_[sizeof(struct emitter0_sidecar_record) == 56 ? 1 : -1];
 
 /* DLDataTypeCode of DLPack */
 enum emitter0_dtype_code {
