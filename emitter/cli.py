@@ -364,4 +364,43 @@ def _header(arguments: list[str]) -> int:
     return EXIT_DONE
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {"emit": _emit, "header": _header, "targets": _targets}
+def _extract(arguments: list[str]) -> int:
+    from emitter.extract import extract
+    from emitter.output import cleanup_on_signals
+
+    parser = _new_parser(
+        "emitter extract",
+        "Take the tensors out of a library, an object, an archive, a .pack or any input, whatever CPU it is for.",
+    )
+    parser.add_argument("file", metavar="FILE", help="the file; nothing of it is run")
+    parser.add_argument(
+        "-o",
+        dest="output",
+        required=True,
+        metavar="OUT",
+        help="FILE.safetensors, FILE.pack, or a new directory: a .npy file for each tensor, and manifest.json",
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="only tensors of such names (*, ?); repeatable"
+    )
+    parser.add_argument("--pack", type=int, metavar="N", help="which pack, if the file holds several (from 0)")
+    options = parser.parse_args(arguments)
+    cleanup_on_signals()
+    done = extract(
+        options.file,
+        options.output,
+        only=options.only,
+        number=options.pack,
+        progress=_progress() if sys.stderr.isatty() else None,
+    )
+    if options.json:
+        _print_json({"schema": "emitter.extract/1", **done._asdict()})
+    return EXIT_DONE
+
+
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "emit": _emit,
+    "extract": _extract,
+    "header": _header,
+    "targets": _targets,
+}

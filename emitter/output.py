@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from emitter.errors import OutputError, UsageError, shown
 from emitter.package import FileSource
@@ -18,7 +18,7 @@ from emitter.records import TYPE_CHECKING
 from emitter.writing import output_error, pwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from emitter.package import Source
@@ -29,6 +29,7 @@ __all__ = [
     "OutputFile",
     "cleanup_on_signals",
     "holds",
+    "new_directory",
     "open_output",
     "write_if_changed",
     "write_small",
@@ -177,6 +178,40 @@ def write_small(
         out.commit()
 
 
+@contextmanager
+def new_directory(path: str) -> Iterator[str]:
+    """Yield a temporary directory beside `path`, and rename it to `path` when the block ends without an error.
+
+    `path` must not exist, or be an empty directory. Raises UsageError for one that is not empty, OutputError.
+    """
+    try:
+        entries = os.listdir(path)
+    except FileNotFoundError:
+        entries = []
+    except OSError as error:
+        raise output_error(error, path) from error
+    if entries:
+        actual = f"{len(entries)} entries"
+        raise UsageError("the directory is not empty", where=path, actual=actual, hint="name a new directory")
+    destination = os.path.abspath(path)
+    name = os.path.join(os.path.dirname(destination), f".emitter-{os.urandom(8).hex()}.tmp")
+    _temporary.add(name)
+    try:
+        try:
+            os.mkdir(name)
+        except OSError as error:
+            raise output_error(error, path) from error
+        yield name
+        try:
+            if os.name == "nt" and os.path.isdir(destination):
+                os.rmdir(destination)  # there, a rename does not replace even an empty one
+            os.replace(name, destination)
+        except OSError as error:
+            raise output_error(error, path) from error
+    finally:
+        _remove(name)
+
+
 def holds(path: str | os.PathLike[str], data: bytes) -> bool:
     """Whether `path` is a regular file of exactly these bytes. What cannot be read does not hold them."""
     try:
@@ -228,7 +263,12 @@ def remove_temporary_files() -> None:
 
 def _remove(name: str) -> None:
     with suppress(OSError):  # it was never created, or has its final name already
-        os.unlink(name)
+        if os.path.isdir(name):
+            for entry in os.listdir(name):
+                os.unlink(os.path.join(name, entry))
+            os.rmdir(name)
+        else:
+            os.unlink(name)
     _temporary.discard(name)
 
 

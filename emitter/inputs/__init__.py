@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from emitter.package import Package
 
-__all__ = ["read_input", "split_argument"]
+__all__ = ["is_input", "read_input", "split_argument"]
 
 RAW = "raw:"
 
@@ -109,21 +109,32 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     if argument.startswith(RAW):
         return [_read_raw(argument[len(RAW) :], prefix)]
     source = FileSource.of(argument)
-    with source.open() as fd:
-        head = pread(fd, min(source.size, _HEAD), 0, source.path)
-    for reader in _READERS:
-        if reader.recognise(head):
-            read = getattr(import_module(f"emitter.inputs.{reader.module}"), reader.function)
-            with _collector_paused():
-                contents: Contents = read(source, prefix)
-            break
-    else:
+    head = _head(source)
+    reader = _recognise(head)
+    if reader is None:
         raise _not_recognised(source, head)
+    read = getattr(import_module(f"emitter.inputs.{reader.module}"), reader.function)
+    with _collector_paused():
+        contents: Contents = read(source, prefix)
     package.note_file(source)  # an index is no tensor's source
     if keep_metadata:
         _merge_metadata(package, contents, source.path)
         return contents.tensors
     return [_without_metadata(tensor) if tensor.metadata else tensor for tensor in contents.tensors]
+
+
+def is_input(source: FileSource) -> bool:
+    """Whether the file is of a format that `read_input` reads."""
+    return _recognise(_head(source)) is not None
+
+
+def _head(source: FileSource) -> bytes:
+    with source.open() as fd:
+        return pread(fd, min(source.size, _HEAD), 0, source.path)
+
+
+def _recognise(head: bytes) -> _Reader | None:
+    return next((reader for reader in _READERS if reader.recognise(head)), None)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ FOUNDATION = {"checksum", "dlpack", "dtypes", "elf", "errors", "format", "layout
 DRIVERS = {"driver", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
-COMMAND = {"__main__", "cli", "console"}
+COMMAND = {"__main__", "cli", "console", "contents", "diff", "extract"}
 
 # The conveniences of the public API, which would otherwise need a class of their own, imported where they are called.
 UPWARD = {

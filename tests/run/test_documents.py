@@ -136,6 +136,8 @@ DOCUMENTS = {
         "emitter a.npy -o a.so --tensor-symbols --map a.json && cat a.json",
         "emitter --symbols xxd raw:a.npy -o b.o --map b.json && cat b.json",
     ],
+    "extract": ["emitter extract --json a.npy -o a.safetensors"],
+    "manifest": ["emitter extract a.npy -o out && cat out/manifest.json"],
     "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
     "header": ["emitter header --json -o emitter.h"],
     "error": ["emitter --json nobody.npy -o a.o || test $? = 2"],

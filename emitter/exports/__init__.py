@@ -1,0 +1,1 @@
+"""Plans of files in other projects' formats: one module for a format."""
