@@ -1,7 +1,7 @@
-"""Lists the members of an ar archive: GNU (`/`, `/SYM64/`, `//`) and BSD (`#1/LENGTH`) names.
+"""Lists the members of an ar archive: GNU and Windows (`/`, `/SYM64/`, `//`) and BSD (`#1/LENGTH`) names.
 
-Source: the manual of `ar` (System V and BSD variants); each member has a header of 60 ASCII bytes and begins at an even
-offset.
+Source: the manual of `ar` (System V and BSD variants), and Microsoft's PE Format for Windows' libraries. Each member
+has a header of 60 ASCII bytes and begins at an even offset.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ MAGIC = b"!<arch>\n"
 THIN_MAGIC = b"!<thin>\n"
 
 _HEADER_SIZE = 60
+# Windows' libraries have two of `/`, and further tables between `/<` and `>/`.
 _SYMBOL_TABLES = ("/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64", "__.SYMDEF_64 SORTED")
 
 
@@ -59,14 +60,15 @@ def members(data: memoryview, where: str) -> Iterator[Member]:
             offset, size = offset + length, size - length
         elif name[:1] == b"/" and name[1:].isdigit():
             start = int(name[1:])
-            end = names.find(b"\n", start)
+            ends = [end for end in (names.find(b"\n", start), names.find(b"\0", start)) if end >= 0]
+            end = min(ends, default=-1)  # of GNU's `ar`, of Microsoft's `lib`
             if end < 0:
                 raise FormatError(
                     "the name is not in the table of names", where=at, expected=f"less than {len(names)}", actual=start
                 )
             name = names[start:end]
         text = name.decode("utf-8", "backslashreplace")
-        if text in _SYMBOL_TABLES:
+        if text in _SYMBOL_TABLES or text.startswith("/<"):
             continue
         yield Member(text.removesuffix("/"), offset, size)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 
 from emitter.errors import FormatError, LoadError
-from emitter.loaders._header import read_header
+from emitter.layout import align_up
+from emitter.loaders._binary import Binary
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -84,13 +85,12 @@ def find_packs(data: memoryview, where: str) -> tuple[str, list[tuple[int, int]]
     return elf.kind, sorted(packs)
 
 
-class _Elf:
+class _Elf(Binary):
     """An ELF file: class and byte order are resolved here, once."""
 
     def __init__(self, data: memoryview, where: str) -> None:
-        self.data, self.where = data, where
-        if len(data) < 16:
-            raise _truncated(where, "the ELF identification", 16, len(data))
+        super().__init__(data, where, "<")
+        self.check_range(0, 16, "the ELF identification")
         self.ei_class, ei_data = data[4], data[5]
         if self.ei_class not in _EHDR:
             raise FormatError(
@@ -107,23 +107,6 @@ class _Elf:
         ) = self.unpack(_EHDR[self.ei_class], 16, "the ELF header")  # fmt: skip
         machine = _MACHINES.get(self.e_machine, f"machine {self.e_machine}")
         self.kind = f"ELF {_TYPES.get(self.e_type, f'file of type {self.e_type}')} for {machine}"
-
-    def unpack(self, form: str, offset: int, what: str) -> tuple[int, ...]:
-        record = struct.Struct(self.order + form)
-        if offset + record.size > len(self.data):
-            raise _truncated(self.where, what, offset + record.size, len(self.data))
-        return record.unpack_from(self.data, offset)
-
-    def table(self, form: str, offset: int, entry_size: int, count: int, what: str) -> Iterator[tuple[int, ...]]:
-        record = struct.Struct(self.order + form)
-        if count and entry_size < record.size:
-            raise FormatError(
-                f"the entry size of {what} is wrong", where=self.where, expected=record.size, actual=entry_size
-            )
-        end = offset + count * entry_size
-        if end > len(self.data):
-            raise _truncated(self.where, what, end, len(self.data))
-        return (record.unpack_from(self.data, position) for position in range(offset, end, entry_size or 1))
 
     def segments(self) -> list[_Segment]:
         count = self.e_phnum
@@ -150,14 +133,12 @@ class _Elf:
         # The system maps a truncated library without a word, and kills the process that reads past its end. So do we
         # refuse it.
         for load in loads:
-            if load.p_offset + load.p_filesz > len(self.data):
-                raise _truncated(self.where, "a PT_LOAD segment", load.p_offset + load.p_filesz, len(self.data))
+            self.check_range(load.p_offset, load.p_filesz, "a PT_LOAD segment")
         for note in segments:
             if note.p_type != _PT_NOTE:
                 continue
+            self.check_range(note.p_offset, note.p_filesz, "a PT_NOTE segment")
             end = note.p_offset + note.p_filesz
-            if end > len(self.data):
-                raise _truncated(self.where, "a PT_NOTE segment", end, len(self.data))
             for offset, size in self.descriptions(note.p_offset, end, 8 if note.p_align == 8 else 4):
                 yield self.pack_of_note(offset, size, note.p_vaddr + offset - note.p_offset, loads)
 
@@ -166,7 +147,7 @@ class _Elf:
         position = start
         while position + 12 <= end:
             n_namesz, n_descsz, n_type = self.unpack("III", position, "a note")
-            desc = position + _align_up(12 + n_namesz, alignment)
+            desc = position + align_up(12 + n_namesz, alignment)
             if desc + n_descsz > end:
                 raise FormatError(
                     "a note is not in its segment",
@@ -176,7 +157,7 @@ class _Elf:
                 )
             if n_type == NOTE_TYPE and self.data[position + 12 : position + 12 + n_namesz] == NOTE_OWNER:
                 yield desc, n_descsz
-            position = start + _align_up(desc + n_descsz - start, alignment)
+            position = start + align_up(desc + n_descsz - start, alignment)
 
     def pack_of_note(self, offset: int, size: int, address: int, loads: list[_Segment]) -> tuple[int, int]:
         """Return (file offset, size) of the pack of a note; its description is at `offset`, loaded at `address`."""
@@ -215,28 +196,5 @@ class _Elf:
         for number, section in enumerate(self.sections()):
             if section.sh_type != _SHT_PROGBITS or not section.sh_flags & _SHF_ALLOC:
                 continue
-            end = section.sh_offset + section.sh_size
-            if end > len(self.data):
-                raise _truncated(self.where, f"section {number}", end, len(self.data))
-            # `ld -r` joins sections of one name: behind a pack and the zeros that align, there may be the next.
-            position = section.sh_offset
-            while self.data[position : min(position + 8, end)] == fmt.MAGIC:
-                size = read_header(self.data[position:end], f"{self.where}: section {number}").total_size
-                yield position, size
-                position += size
-                gap = bytes(self.data[position : min(position + (1 << 21), end)])
-                position += len(gap) - len(gap.lstrip(b"\0"))
-
-
-def _align_up(value: int, alignment: int) -> int:
-    return (value + alignment - 1) & -alignment
-
-
-def _truncated(where: str, what: str, expected: int, actual: int) -> LoadError:
-    return LoadError(
-        f"the file is truncated: {what} ends behind it",
-        where=where,
-        expected=f"at least {expected} bytes",
-        actual=actual,
-        hint="copy or emit the file again",
-    )
+            self.check_range(section.sh_offset, section.sh_size, f"section {number}")
+            yield from self.packs_of_section(section.sh_offset, section.sh_size, f"section {number}")

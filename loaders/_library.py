@@ -239,8 +239,9 @@ class Library(_Tensors):
 def load(source: str | os.PathLike[str] | Buffer) -> Library:
     """Open a file that holds packs, of any CPU, on any machine, without running anything of it.
 
-    `source` is the path of a `.pack`, an ELF executable, shared object or relocatable object, or an ar archive; or a
-    buffer (bytes, memoryview, mmap, ...) with the content of one. A file is mapped, not read: opening takes the same
+    `source` is the path of a `.pack`, an ELF, Mach-O or PE library, program or object, or an ar archive; or a buffer
+    (bytes, memoryview, mmap, ...) with the content of one. Of a universal file, the slice for the CPU of this host is
+    opened, or the first if there is none; `Library.kind` says which. A file is mapped, not read: opening takes the same
     time for every size. Raises LoadError for what cannot be opened, is truncated, or holds no pack, FormatError for
     what breaks its own format.
     """
