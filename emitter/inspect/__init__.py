@@ -37,6 +37,18 @@ READERS: tuple[Row, ...] = (
     Row(b"\xfe\xed\xfa\xce", "macho", "MachOFile"),
     Row(b"\xca\xfe\xba\xbe", "universal", "UniversalFile"),
     Row(b"\xca\xfe\xba\xbf", "universal", "UniversalFile"),
+    Row(b"MZ", "pe", "PeFile"),
+    Row(b"\0\0\xff\xff", "coff", "BigObjFile"),
+    Row(b"\0\0\xff\xff", "coff", "ImportObject"),
+    # Objects of COFF begin with their machine.
+    Row(b"\x64\x86", "coff", "CoffFile"),
+    Row(b"\x64\xaa", "coff", "CoffFile"),
+    Row(b"\x4c\x01", "coff", "CoffFile"),
+    Row(b"\xc4\x01", "coff", "CoffFile"),
+    Row(b"\x41\xa6", "coff", "CoffFile"),
+    Row(b"\x4e\xa6", "coff", "CoffFile"),
+    Row(b"\x64\x50", "coff", "CoffFile"),
+    Row(b"\x64\x62", "coff", "CoffFile"),
 )
 
 

@@ -94,8 +94,8 @@ def _identity(macho: MachOFile, faults: list[Fault]) -> Identity:
             if dylib.cmd == names.LC_ID_DYLIB:
                 identity = identity._replace(name=dylib.name, version=names.version_text(dylib.current_version))
         uuid = macho.uuid or b""
-        identity = identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "")
-    return identity
+        return identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "")
+    return identity  # what was read before a fault
 
 
 def _protection(prot: int) -> str:
@@ -182,14 +182,14 @@ def _hardening(macho: MachOFile, faults: list[Fault]) -> list[Hardening]:
     executable = filetype == names.MH_EXECUTE
     found = [
         Hardening("pie", bool(flags & names.MH_PIE) if executable else None),
-        Hardening("nx stack", not flags & names.MH_ALLOW_STACK_EXECUTION if executable else None),
-        Hardening("nx heap", bool(flags & names.MH_NO_HEAP_EXECUTION) if executable else None),
+        Hardening("nx_stack", not flags & names.MH_ALLOW_STACK_EXECUTION if executable else None),
+        Hardening("nx_heap", bool(flags & names.MH_NO_HEAP_EXECUTION) if executable else None),
     ]
     if filetype == names.MH_OBJECT:
         return found
     with collect_faults(faults, "segments"):
         both = names.VM_PROT_WRITE | names.VM_PROT_EXECUTE
-        found.append(Hardening("no writable code", all(one.initprot & both != both for one in macho.segments)))
+        found.append(Hardening("writable_and_executable", any(one.initprot & both == both for one in macho.segments)))
         found.append(Hardening("encrypted", bool(macho.of(names.LC_ENCRYPTION_INFO, 0x2C))))
     with collect_faults(faults, "signature"):
         from emitter.inspect.macho_signature import read_signature

@@ -88,7 +88,7 @@ class CodeDirectory(NamedTuple):
 
 
 class CodeSignature(NamedTuple):
-    """The SuperBlob at `offset` of the file: `blobs` are (slot, offset in the file, length), `size` is the command's."""
+    """The SuperBlob at `offset` of the file; `blobs` are (slot, offset in the file, length), `size` is datasize."""
 
     offset: int
     size: int
@@ -165,8 +165,8 @@ def _directory(view: View, slot: int, at: int, size: int) -> CodeDirectory:
     if size < _FIXED:
         raise _error(view, f"length of {what}", f"at least {_FIXED}", size)
     (
-        _, length, version, flags, hash_offset, ident_offset, special, slots, code_limit, hash_size, hash_type, platform,
-        page_size, _,
+        _, length, version, flags, hash_offset, ident_offset, special, slots, code_limit, hash_size, hash_type,
+        platform, page_size, _,
     ) = view.unpack(">9I4BI", at, what)  # fmt: skip
     needed = next((end for from_version, end in _ENDS if version >= from_version), _FIXED)
     if length < needed:

@@ -1,7 +1,7 @@
 """Walks the export trie of Mach-O: a radix tree of names whose nodes refer to each other by offset.
 
 A node is the size of its terminal data (ULEB128; 0: no name ends here), that data (flags, then an address, or for a
-re-export a library's ordinal and a name), the number of children, and for each child the rest of a name (NUL-terminated)
+re-export a library's ordinal and a name), the number of children, and for each child the rest of a name, ended by NUL,
 and the offset of its node (ULEB128). A hostile trie has loops, overlapping nodes and endless names: nodes that do not
 overlap add up to the trie's size at most, and more than that is refused.
 
@@ -32,7 +32,7 @@ _MIN_NAMES = 1 << 20
 
 
 class Export(NamedTuple):
-    """An exported name. `address` counts from the Mach header; a re-export has the library's ordinal and its name there."""
+    """An exported name. `address` counts from the Mach header; a re-export has an ordinal and its name there."""
 
     name: str
     flags: int
