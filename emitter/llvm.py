@@ -1,8 +1,8 @@
 """LLVM: what an object of a target looks like. The only module that imports llvmlite.
 
 `python -m emitter.llvm` makes the stubs that are shipped in `targets/stubs/` anew: one nameless object without data per
-target, so that emitting needs no LLVM at run time, and its bytes do not depend on the installed LLVM. Run it after a
-target was added or changed, and after an upgrade of llvmlite; `git diff` then shows whether LLVM's mind has changed.
+ELF target, so that emitting needs no LLVM at run time, and its bytes do not depend on the installed LLVM. Run it after
+a target was added or changed, and after an upgrade of llvmlite; `git diff` then shows whether LLVM's mind has changed.
 
 A stub is LLVM's object with what must not reach a user's program taken out: its symbols (temporary names, mapping
 symbols), its empty sections, and its build attributes, which claim more than data needs (NEON on 32-bit Arm, a
@@ -270,7 +270,7 @@ def _disagreement(target: Target, field: str, expected: object, actual: object) 
 
 
 def regenerate() -> None:
-    """Write the stub of every target into the package's folder, and remove those of targets that are gone."""
+    """Write the stub of every ELF target into the package's folder, and remove those of targets that are gone."""
     import os
 
     from emitter import targets
@@ -278,7 +278,8 @@ def regenerate() -> None:
     if llvm_major() != LLVM_MAJOR:
         raise SystemExit(f"LLVM {llvm_major()} is installed, LLVM_MAJOR in emitter/llvm.py says {LLVM_MAJOR}")
     os.makedirs(targets.STUBS, exist_ok=True)
-    wanted = {f"{name}.o": emit_stub(targets.load(name)) for name in targets.names()}
+    elf_targets = (target for target in targets.describe_all() if target.object_format == "elf")
+    wanted = {f"{target.name}.o": emit_stub(target) for target in elf_targets}
     for entry in set(os.listdir(targets.STUBS)) - wanted.keys():
         os.unlink(os.path.join(targets.STUBS, entry))
     for entry, stub in wanted.items():

@@ -107,6 +107,8 @@ def _facts(target: Target) -> dict[str, object]:
         }
     if target.large_data:
         facts["large_data"] = {"section": target.large_data.section, "sh_flags": target.large_data.sh_flags}
+    facts["macho"] = target.macho and target.macho._asdict()
+    facts["coff"] = target.coff and target.coff._asdict()
     return facts | {"spellings": _spellings(target)}
 
 

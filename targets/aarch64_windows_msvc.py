@@ -18,6 +18,7 @@ TARGET = X86_64_WINDOWS_MSVC._replace(
         operating_system_version=(6, 2),
     ),
     cpu="generic",
+    code_models=("small", "large"),
     reach=1 << 32,
     emulators=(),
 )

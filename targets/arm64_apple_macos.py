@@ -20,6 +20,7 @@ TARGET = Target(
         page_size=16384,
     ),
     cpu="generic",
+    code_models=("small", "large"),
     max_page_size=16384,
     reach=1 << 32,
     symbol_prefix="_",

@@ -18,6 +18,7 @@ TARGET = ARM64_APPLE_MACOS._replace(
         page_size=4096,
     ),
     cpu="x86-64",
+    code_models=("small", "medium", "large"),
     max_page_size=4096,
     reach=1 << 31,
     oldest_version="10.14",

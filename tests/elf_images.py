@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Target
 
-TARGET_NAMES = tuple(name for name in targets.names() if targets.load(name).object_format == "elf")
+# The ELF targets that load libraries.
+TARGET_NAMES = tuple(
+    target.name for target in targets.describe_all() if target.object_format == "elf" and target.image_suffix
+)
 
 
 class PackSymbol(NamedTuple):
