@@ -37,6 +37,8 @@ READERS: tuple[Row, ...] = (
     Row(b"\xfe\xed\xfa\xce", "macho", "MachOFile"),
     Row(b"\xca\xfe\xba\xbe", "universal", "UniversalFile"),
     Row(b"\xca\xfe\xba\xbf", "universal", "UniversalFile"),
+    Row(b"!<arch>\n", "archive", "ArchiveFile"),
+    Row(b"!<thin>\n", "archive", "ArchiveFile"),
     Row(b"MZ", "pe", "PeFile"),
     Row(b"\0\0\xff\xff", "coff", "BigObjFile"),
     Row(b"\0\0\xff\xff", "coff", "ImportObject"),
