@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from emitter.layout import Copy
+    from emitter.page_hashes import PageHasher
 
     class Sums(Protocol):
         """Takes in consecutive ranges of the destination, each final when it is given."""
@@ -34,10 +35,13 @@ _BEHIND = 8  # tasks that may wait for the second thread: it keeps a block of ea
 
 
 class Ranges:
-    """The checksums of the copies of one run, fed with consecutive ranges of the destination."""
+    """The checksums of the copies of one run, fed with consecutive ranges of the destination; page hashes take part."""
 
-    def __init__(self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int]) -> None:
+    def __init__(
+        self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int], pages: PageHasher | None
+    ) -> None:
         self.fd = fd
+        self.pages = pages
         self.copies = copies
         self.crcs = crcs
         self.run = run
@@ -45,18 +49,22 @@ class Ranges:
 
     def hole(self, start: int, end: int) -> None:
         """Take in zeros."""
+        if self.pages is not None:
+            self.pages.hole(start, end)
         for number, low, high in self._split(start, end):
             self.crcs[number] = crc32c_zeros(high - low, self.crcs[number])
 
     def written(self, start: int, end: int) -> None:
         """Take in what has been written, by reading it back."""
         while start < end:
-            data = read_back(self.fd, min(WINDOW, end - start), start)
+            data = read_back(self.fd, min(WINDOW - start % WINDOW, end - start), start)
             self.data(start, data)
             start += len(data)
 
     def data(self, start: int, data: bytes) -> None:
         """Take in bytes."""
+        if self.pages is not None:
+            self.pages.data(start, data)
         for number, low, high in self._split(start, start + len(data)):
             part = data if high - low == len(data) else data[low - start : high - start]
             self.crcs[number] = crc32c(part, self.crcs[number])

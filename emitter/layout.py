@@ -11,14 +11,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emitter.package import Extent
+    from emitter.targets._base import Target
 
-__all__ = ["BUILD_ID_SIZE", "BULK_ALIGNMENTS", "Copy", "FilePlan", "Piece", "align_up", "bulk_alignment", "identifier"]
+__all__ = [
+    "BUILD_ID_SIZE",
+    "BULK_ALIGNMENTS",
+    "HASH_PAGE",
+    "HASH_SIZE",
+    "UUID_SIZE",
+    "Copy",
+    "FilePlan",
+    "PageHashes",
+    "Piece",
+    "Slice",
+    "align_up",
+    "bulk_alignment",
+    "identifier",
+]
 
 # File offsets at which copying is fast: (payload bytes from which it is worth the padding, alignment). An optimisation
 # only: strip and `ld -r` move the payload, and no reader relies on it.
 BULK_ALIGNMENTS = ((64 << 20, 2 << 20), (1 << 20, 64 << 10))
 
 BUILD_ID_SIZE = 20
+UUID_SIZE = 16
+
+HASH_PAGE, HASH_SIZE = 4096, 32  # bytes of a page that a code signature covers, and of its SHA-256
 
 
 def align_up(value: int, alignment: int) -> int:
@@ -66,6 +84,32 @@ class Copy(NamedTuple):
         return Copy(self.offset + distance, *self[1:])
 
 
+class PageHashes(NamedTuple):
+    """A table of the SHA-256 of every page of a range, and an identity made of it: what a Mach-O signature holds.
+
+    The pages begin at `start` and cover `size` bytes, the last as far as it goes; the table stands at `table`, outside
+    the range. The UUID at `uuid`, inside the range and zero at first, is made of the SHA-256 of the table of that time;
+    then the pages that hold it are hashed again. All are file offsets.
+    """
+
+    start: int
+    size: int
+    table: int
+    uuid: int
+
+    def moved(self, distance: int) -> PageHashes:
+        """Return the same at file offsets that are `distance` bytes larger."""
+        return PageHashes(self.start + distance, self.size, self.table + distance, self.uuid + distance)
+
+
+class Slice(NamedTuple):
+    """One of the files in a universal file: its file offset, its target, and its plan, relative to its own start."""
+
+    offset: int
+    target: Target
+    plan: FilePlan
+
+
 class FilePlan(NamedTuple):
     """All offsets of an output file.
 
@@ -74,6 +118,8 @@ class FilePlan(NamedTuple):
     `build_id_offset` is where the build id goes, inside one of the pieces; None if there is none. It is the first
     `BUILD_ID_SIZE` bytes of the SHA-256 of: the data of each piece, in order, with zero bytes in place of the build id;
     then the index with its checksums, where each payload is represented by its size and CRC-32C.
+    `page_hashes` are written last. A universal file has `slices`, ascending; pieces, copies and page hashes are those
+    of all of them, the copies slice by slice, each with the whole payload; `pack_offset` is that of the first.
     """
 
     size: int
@@ -81,3 +127,11 @@ class FilePlan(NamedTuple):
     copies: Sequence[Copy]
     pack_offset: int | None = None
     build_id_offset: int | None = None
+    page_hashes: Sequence[PageHashes] = ()
+    slices: Sequence[Slice] = ()
+
+    @property
+    def pack_offsets(self) -> list[int]:
+        """The file offset of the pack in each slice, or of the only one; empty if the file holds none."""
+        parts = [(one.offset, one.plan) for one in self.slices] or [(0, self)]
+        return [at + plan.pack_offset for at, plan in parts if plan.pack_offset is not None]

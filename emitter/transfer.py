@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from emitter.following import Sums
     from emitter.layout import Copy, FilePlan
     from emitter.pack.plan import PackPlan
+    from emitter.page_hashes import PageHasher
 
     Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -45,9 +46,9 @@ _PROGRESS_INTERVAL = 0.1  # seconds
 def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Progress | None = None) -> list[int]:
     """Write what `plan` holds into the file `fd`: `plan.size` zero bytes so far, open for reading and writing.
 
-    Returns the CRC-32C of each copy's bytes as written, in the order of `plan.copies`, which are those of
-    `pack.payloads` if there is a pack. Raises InputError for a source that is broken or has changed, OutputError
-    (without `where`) when the file cannot be written.
+    Returns the CRC-32C of each copy's bytes as written, in the order of `plan.copies` (of one slice's in a universal
+    file), which are those of `pack.payloads` if there is a pack. Raises InputError for a source that is broken or has
+    changed, OutputError (without `where`) when the file cannot be written.
     """
     transfer = _Transfer(fd, plan, progress)
     try:
@@ -58,16 +59,34 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
         transfer.stop()
     for copy, crc in zip(plan.copies, crcs, strict=True):
         check_written(copy, crc)
+    if plan.slices:
+        crcs = _of_one_slice(plan, crcs)
     index = b""
-    if pack is not None and plan.pack_offset is not None:
+    if pack is not None:
         index = pack.render_index(crcs)
-        pwrite(fd, index, plan.pack_offset)
+        for offset in plan.pack_offsets:
+            pwrite(fd, index, offset)
     for piece in plan.pieces:
         pwrite(fd, piece.data, piece.offset)
-    # Everything but the build id is final.
+    # Everything but the build id and the page hashes is final.
     if plan.build_id_offset is not None:
         pwrite(fd, _build_id(plan, index), plan.build_id_offset)
+    if transfer.pages is not None:
+        transfer.pages.finish()
     return crcs
+
+
+def _of_one_slice(plan: FilePlan, crcs: list[int]) -> list[int]:
+    """Return the checksums of one slice, after comparing those of the others: all were copied from one source."""
+    count = len(crcs) // len(plan.slices)
+    for number, crc in enumerate(crcs):
+        if crc != crcs[number % count]:
+            raise InputError(
+                "changed while it was read",
+                where=plan.copies[number].extent.where,
+                hint="try again when nothing writes to it",
+            )
+    return crcs[:count]
 
 
 def _build_id(plan: FilePlan, index: bytes) -> bytes:
@@ -93,6 +112,11 @@ class _Transfer:
         self.writer = Writer(fd)
         self.reserve = Reserve(fd)
         self.follower: Follower | None = None
+        self.pages: PageHasher | None = None
+        if plan.page_hashes:
+            from emitter.page_hashes import PageHasher
+
+            self.pages = PageHasher(fd, plan.page_hashes)
         self.progress = _Progress(sum(copy.size for copy in plan.copies), progress) if progress is not None else None
 
     def copy_all(self) -> None:
@@ -234,7 +258,7 @@ class _Transfer:
 
     def _sums(self, run: list[int], kernel: bool) -> Sums:
         """Return the checksums of a run; one that the kernel copies is summed on the second thread, to its end."""
-        ranges = Ranges(self.fd, self.copies, self.crcs, run)
+        ranges = Ranges(self.fd, self.copies, self.crcs, run, self.pages)
         follower = self._second_thread() if kernel else None
         return ranges if follower is None else Followed(follower, ranges)
 
@@ -276,16 +300,16 @@ class _Transfer:
         transpose(read, write, copy.shape, item, copy.swap_unit)
         if copy.extent.inflate:
             os.ftruncate(self.fd, self.size)
-        Ranges(self.fd, self.copies, self.crcs, run).written(copy.offset, copy.offset + copy.size)
+        Ranges(self.fd, self.copies, self.crcs, run, self.pages).written(copy.offset, copy.offset + copy.size)
 
     def _put(self, run: list[int], offset: int, data: bytes) -> None:
         """Write bytes of a run that are in memory, and add them to its checksums."""
         self.writer.put(offset, data)
         self._advance(len(data))
-        if len(run) == 1:
+        if len(run) == 1 and self.pages is None:
             self.crcs[run[0]] = crc32c(data, self.crcs[run[0]])
         else:
-            Ranges(self.fd, self.copies, self.crcs, run).data(offset, data)
+            Ranges(self.fd, self.copies, self.crcs, run, self.pages).data(offset, data)
 
     def _advance(self, count: int) -> None:
         if self.progress is not None:

@@ -1,0 +1,103 @@
+"""Hashes of pages for code signatures, taken behind the copy: whole pages as they become final, the others at the end.
+
+Digests go straight into the file, so that memory stays flat: 1 GiB has 8 MiB of them. Zero pages, of which holes have
+many, are hashed once.
+"""
+
+from __future__ import annotations
+
+from emitter.checksum import sha256
+from emitter.layout import HASH_PAGE, HASH_SIZE, UUID_SIZE
+from emitter.reading import WINDOW
+from emitter.records import TYPE_CHECKING
+from emitter.writing import pwrite, read_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from emitter.layout import PageHashes
+
+__all__ = ["PageHasher"]
+
+_WORTH_OPENSSL = 1 << 20  # bytes from which its speed is worth loading it
+_ZERO_PAGE = bytes(HASH_PAGE)
+_RFC_4122_V3 = (0x0F, 0x30), (0x3F, 0x80)  # (mask, bits) of bytes 6 and 8: version 3, made of a hash, as linkers write
+
+
+class PageHasher:
+    """The tables of one file; they do not overlap, and ascend. Both threads may hand in ranges, each range once."""
+
+    def __init__(self, fd: int, tables: Sequence[PageHashes]) -> None:
+        self.fd = fd
+        self.tables = tables
+        self.digest: Callable[[bytes], bytes] = sha256
+        if sum(table.size for table in tables) >= _WORTH_OPENSSL:
+            from hashlib import sha256 as openssl
+
+            self.digest = lambda data: openssl(data, usedforsecurity=False).digest()
+        self.zero = self.digest(_ZERO_PAGE)
+        self.done: list[tuple[int, int, int]] = []  # (number of the table, first page, page behind the last)
+
+    def data(self, start: int, data: bytes) -> None:
+        """Take in bytes that are final at the file offset `start`; pages of which they are a part wait for the end."""
+        for number, first, last in self._whole_pages(start, start + len(data)):
+            table = self.tables[number]
+            low = table.start + first * HASH_PAGE - start
+            self._write(number, first, self._hash(data, low, low + (last - first) * HASH_PAGE))
+
+    def hole(self, start: int, end: int) -> None:
+        """Take in zeros that are final."""
+        step = WINDOW // HASH_SIZE
+        for number, first, last in self._whole_pages(start, end):
+            for page in range(first, last, step):
+                self._write(number, page, self.zero * min(step, last - page))
+
+    def finish(self) -> None:
+        """Hash the pages that nobody handed in whole, when all else is final; then write the identities."""
+        for number, table in enumerate(self.tables):
+            at = 0
+            for done, first, last in [*sorted(self.done), (number, -(-table.size // HASH_PAGE), 0)]:
+                if done == number:
+                    self._hash_file(table, at, first)
+                    at = max(at, last)
+        for table in self.tables:
+            pwrite(self.fd, self._identity(table), table.uuid)
+            first = (table.uuid - table.start) // HASH_PAGE
+            self._hash_file(table, first, (table.uuid - table.start + UUID_SIZE - 1) // HASH_PAGE + 1)
+
+    def _whole_pages(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the pages of each table that lie in a range as a whole."""
+        for number, table in enumerate(self.tables):
+            low = max(start - table.start, 0) + HASH_PAGE - 1
+            first, last = low // HASH_PAGE, min(end - table.start, table.size) // HASH_PAGE
+            if first < last:
+                yield number, first, last
+
+    def _write(self, number: int, page: int, digests: bytes) -> None:
+        pwrite(self.fd, digests, self.tables[number].table + page * HASH_SIZE)
+        self.done.append((number, page, page + len(digests) // HASH_SIZE))
+
+    def _hash(self, data: bytes, start: int, end: int) -> bytes:
+        pages = [data[at : min(at + HASH_PAGE, end)] for at in range(start, end, HASH_PAGE)]
+        return b"".join([self.zero if page == _ZERO_PAGE else self.digest(page) for page in pages])
+
+    def _hash_file(self, table: PageHashes, first: int, last: int) -> None:
+        """Write the hashes of the pages from `first` to before `last`, as they are in the file."""
+        step = WINDOW // HASH_PAGE
+        for page in range(first, last, step):
+            start, end = page * HASH_PAGE, min(min(page + step, last) * HASH_PAGE, table.size)
+            data = read_back(self.fd, end - start, table.start + start)
+            pwrite(self.fd, self._hash(data, 0, len(data)), table.table + page * HASH_SIZE)
+
+    def _identity(self, table: PageHashes) -> bytes:
+        """Return the UUID: the SHA-256 of the hashes of all pages, cut, with the bits that RFC 4122 asks for."""
+        from hashlib import sha256 as streaming
+
+        digest = streaming(usedforsecurity=False)
+        size = -(-table.size // HASH_PAGE) * HASH_SIZE
+        for at in range(0, size, WINDOW):
+            digest.update(read_back(self.fd, min(WINDOW, size - at), table.table + at))
+        value = bytearray(digest.digest()[:UUID_SIZE])
+        for at, (mask, bits) in zip((6, 8), _RFC_4122_V3, strict=True):
+            value[at] = value[at] & mask | bits
+        return bytes(value)

@@ -1,0 +1,113 @@
+"""Static archives in the BSD form, which Apple's tools read.
+
+Source: <ar.h>, <mach-o/ranlib.h>, and cctools' libtool, which defines long names (`#1/` and their length, the name
+standing in front of the contents) and the index `__.SYMDEF SORTED`. Numbers in headers are ASCII, those of the index
+little-endian, as in the files of all targets.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from emitter.errors import LayoutError, shown
+from emitter.layout import FilePlan, Piece, align_up
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.layout import Copy
+    from emitter.splice.archive import Member
+
+__all__ = ["INDEX_NAME", "MAX_ARCHIVE_SIZE", "plan_archive"]
+
+MAGIC = b"!<arch>\n"
+HEADER_SIZE = 60
+INDEX_NAME = b"__.SYMDEF SORTED"
+MAX_ARCHIVE_SIZE = 0xFFFFFFFF  # the index holds offsets of 32 bits
+ALIGNMENT = 8  # of members and their contents, so that Mach-O in them is aligned
+
+
+def plan_archive(members: Sequence[Member]) -> FilePlan:
+    """Lay out an archive of `members`, with its symbol index in the order of the symbols' names.
+
+    Raises LayoutError for an archive above 4 GiB, for a name that the format cannot hold, for two members of one name,
+    and for more than one pack.
+    """
+    names = _encode_names(members)
+    strings = bytearray()
+    symbols = []  # (name, offset of the name in the strings, number of the member)
+    for number, member in enumerate(members):
+        for symbol in member.symbols:
+            symbols.append((symbol.encode(), len(strings), number))
+            strings += symbol.encode() + b"\0"
+    symbols.sort()
+    strings += bytes(-len(strings) % ALIGNMENT)
+    index_name = _long_name(INDEX_NAME, len(MAGIC))
+    index_size = len(index_name) + 4 + 8 * len(symbols) + 4 + len(strings)
+    index_size += -(len(MAGIC) + HEADER_SIZE + index_size) % ALIGNMENT
+
+    pieces: list[Piece] = []
+    copies: list[Copy] = []
+    offsets: list[int] = []
+    pack_offset = None
+    position = len(MAGIC) + HEADER_SIZE + index_size
+    for name, member in zip(names, members, strict=True):
+        start = position + HEADER_SIZE + len(long := _long_name(name, position))
+        plan = member.plan(start)
+        size = len(long) + align_up(plan.size, ALIGNMENT)
+        offsets.append(position)
+        pieces.append(Piece(position, _header(len(long), size, b"644") + long))
+        pieces += (Piece(start + piece.offset, piece.data) for piece in plan.pieces)
+        copies += (copy.moved(start) for copy in plan.copies)
+        if plan.pack_offset is not None:
+            if pack_offset is not None:
+                raise LayoutError(
+                    "an archive holds one pack", actual="two members with a pack each", hint="write two archives"
+                )
+            pack_offset = start + plan.pack_offset
+        position += HEADER_SIZE + size
+        if position > MAX_ARCHIVE_SIZE:
+            raise LayoutError(
+                "too large for an archive of Apple's form",
+                where=shown(member.name),
+                expected=f"at most {MAX_ARCHIVE_SIZE} bytes",
+                actual=position,
+                hint="write a .pack, which has no such limit, or split the package",
+            )
+
+    # File layout is fixed.
+    ranlibs = b"".join(struct.pack("<2I", strx, offsets[number]) for _, strx, number in symbols)
+    index = struct.pack("<I", len(ranlibs)) + ranlibs + struct.pack("<I", len(strings)) + strings
+    head = MAGIC + _header(len(index_name), index_size, b"0") + index_name + index
+    return FilePlan(position, [Piece(0, head), *pieces], copies, pack_offset)
+
+
+def _long_name(name: bytes, position: int) -> bytes:
+    """Return a name as it stands before the contents of the member at `position`: they begin at a multiple of 8."""
+    return name + bytes(-(position + HEADER_SIZE + len(name)) % ALIGNMENT)
+
+
+def _encode_names(members: Sequence[Member]) -> list[bytes]:
+    names: list[bytes] = []
+    for member in members:
+        name = os.fsencode(member.name)
+        if not name or any(byte in name for byte in b"/\n\0"):
+            raise LayoutError(
+                "not a name for a member of an archive",
+                where=shown(member.name),
+                expected="a file name without slash, line feed or NUL",
+            )
+        if name in names or name.startswith(b"__.SYMDEF"):
+            # Extracting such an archive loses all but the last; the index is a member, too.
+            raise LayoutError(
+                "two members of the archive have one name", where=shown(member.name), hint="rename one of them"
+            )
+        names.append(name)
+    return names
+
+
+def _header(name_size: int, size: int, mode: bytes) -> bytes:
+    """Return an `ar_hdr` whose name, of `name_size` bytes, stands behind it; time stamp, user and group are 0."""
+    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (b"#1/%d" % name_size, b"0", b"0", b"0", mode, size)

@@ -1,0 +1,194 @@
+"""Mach-O relocatable objects, as LLVM lays them out for the same target.
+
+Source: <mach-o/loader.h> and <mach-o/nlist.h>. LLVM's objects, and ours, have MH_SUBSECTIONS_VIA_SYMBOLS: each symbol
+begins an atom, which a linker may drop or move alone. So symbols within a blob are N_ALT_ENTRY, and what stands behind
+the last byte of a blob still belongs to its atom.
+"""
+
+from __future__ import annotations
+
+from emitter import macho
+from emitter.errors import LayoutError, shown
+from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
+from emitter.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.layout import Copy
+    from emitter.model import ObjectModel, Section
+    from emitter.targets._base import MachO, Target
+
+__all__ = ["plan_object"]
+
+# Where data goes whose section is named as in ELF: those that C's own constants and variables have.
+_NAMES = {"rodata": "__TEXT,__const", "data": "__DATA,__data"}
+_MAX_SECTIONS = 255  # n_sect has 8 bits
+_PROTECTION = macho.VM_PROT_READ | macho.VM_PROT_WRITE | macho.VM_PROT_EXECUTE  # of the one segment of an object
+
+
+class _Merged(NamedTuple):
+    """The sections of a model that have one name: linkers know one of each, divided into atoms by its symbols."""
+
+    segname: str
+    sectname: str
+    addr: int
+    size: int
+    alignment: int
+
+
+def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> FilePlan:
+    """Lay out `model` as an MH_OBJECT for `target`; offsets in the plan are relative to the file's own start.
+
+    `file_offset` is where that start will be in the output, not 0 in an archive: payloads are aligned in the output.
+    Raises LayoutError for an alignment above 2^15, a name above 16 bytes, more than 4 GiB, more than 255 sections,
+    protected symbols, and references between sections, which no model for Mach-O has.
+    """
+    facts = target.macho
+    if facts is None or model.references:
+        raise LayoutError("a Mach-O object cannot hold this", where=f"target {target.name}", expected="plain data")
+    merged, addresses = _place(model)
+
+    # Addresses and sizes of sections are fixed.
+    commands_size = macho.segment_size(len(merged)) + 24 + 24 + 80  # LC_BUILD_VERSION, LC_SYMTAB, LC_DYSYMTAB
+    fileoff = _data_offset(macho.HEADER_SIZE + commands_size, model, addresses, file_offset)
+    vmsize = max((section.addr + section.size for section in merged), default=0)
+    symoff = align_up(fileoff + vmsize, 8)
+    stroff = symoff + macho.NLIST_SIZE * len(model.symbols)
+    numbers = {(section.segname, section.sectname): number for number, section in enumerate(merged, 1)}
+    strings = macho.StringTable(b"\0")
+    rows = _symbols(target, model, addresses, numbers, strings)
+    strtab = strings.data()
+    size = stroff + len(strtab)
+    if size > macho.MAX_FILE_SIZE:
+        raise LayoutError(
+            "too large for a Mach-O object",
+            where=f"target {target.name}",
+            expected=f"at most {macho.MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            actual=size,
+            hint="write a .pack, which has no such limit, or split the package",
+        )
+
+    # File layout is fixed.
+    header = _header(facts, merged, fileoff, vmsize, (symoff, len(rows), stroff, len(strtab)))
+    pieces = [Piece(0, header)]
+    copies: list[Copy] = []
+    pack_offset = None
+    for section, addr in zip(model.sections, addresses, strict=True):
+        at = fileoff + addr
+        if section.data:
+            pieces.append(Piece(at, section.data))
+        if section.tail:
+            pieces.append(Piece(at + section.size - len(section.tail), section.tail))
+        copies += (copy.moved(at) for copy in section.copies)
+        if section.holds_pack:
+            pack_offset = at
+    pieces.sort(key=lambda piece: piece.offset)
+    pieces.append(Piece(symoff, macho.nlist(rows) + strtab))
+    return FilePlan(size, pieces, copies, pack_offset)
+
+
+def _section_name(section: Section) -> tuple[str, str]:
+    segname, comma, sectname = section.name.partition(",")
+    if not comma:
+        segname, _, sectname = _NAMES[section.kind].partition(",")
+    return segname, sectname
+
+
+def _place(model: ObjectModel) -> tuple[list[_Merged], list[int]]:
+    """Return the sections of the file, and the address of each section of the model in them."""
+    ends: dict[int, int] = {}  # the largest value of a symbol in each section
+    for symbol in model.symbols:
+        if symbol.section is not None:
+            ends[symbol.section] = max(symbol.value, ends.get(symbol.section, 0))
+    members: dict[tuple[str, str], list[int]] = {}
+    for number, section in enumerate(model.sections):
+        members.setdefault(_section_name(section), []).append(number)
+        if section.alignment > 1 << macho.MAX_SECTION_ALIGN:
+            raise LayoutError(
+                "a Mach-O object cannot keep the alignment",
+                where=f"section {shown(section.name)}",
+                expected=f"at most {1 << macho.MAX_SECTION_ALIGN}, the most that linkers accept",
+                actual=section.alignment,
+                hint="ask for less with --align",
+            )
+    if len(members) > _MAX_SECTIONS:
+        raise LayoutError("too many sections for Mach-O", expected=f"at most {_MAX_SECTIONS}", actual=len(members))
+    addresses = [0] * len(model.sections)
+    merged = []
+    position = 0
+    for (segname, sectname), numbers in members.items():
+        alignment = max(1, *(model.sections[number].alignment for number in numbers))
+        addr = position = align_up(position, alignment)
+        for number in numbers:
+            section = model.sections[number]
+            position = addresses[number] = align_up(position, max(section.alignment, 1))
+            # A symbol behind the last byte names a byte that belongs to the same atom: what follows is another's.
+            position += max(section.size, ends.get(number, 0) + 1)
+        merged.append(_Merged(segname, sectname, addr, position - addr, alignment))
+    return merged, addresses
+
+
+def _data_offset(start: int, model: ObjectModel, addresses: Sequence[int], file_offset: int) -> int:
+    """Return the file offset of address 0, at `start` or behind it: the largest payload gets a fast place."""
+    at = align_up(start, 8)
+    bulk, wanted = 1, 0
+    for section, addr in zip(model.sections, addresses, strict=True):
+        one = bulk_alignment(section.size - section.bulk_offset) if section.copies else 1
+        if one > bulk and section.bulk_offset % max(section.alignment, 1) == 0:
+            bulk, wanted = one, addr + section.bulk_offset
+    return at + -(at + file_offset + wanted) % bulk
+
+
+def _symbols(
+    target: Target,
+    model: ObjectModel,
+    addresses: Sequence[int],
+    numbers: dict[tuple[str, str], int],
+    strings: macho.StringTable,
+) -> list[macho.Nlist]:
+    """Return the symbol table: defined external symbols, which Apple's tools want in the order of their names."""
+    rows = []
+    for symbol in sorted(model.symbols, key=lambda symbol: symbol.name):
+        if symbol.visibility == "protected":
+            raise LayoutError(
+                "Mach-O has no protected symbols",
+                where=f"symbol {shown(symbol.name)}",
+                expected="--visibility default or hidden",
+                hint="libraries export what is default, and no other library can take its place: names have two levels",
+            )
+        n_type = macho.N_EXT | (macho.N_PEXT if symbol.visibility == "hidden" else 0)
+        n_sect, n_desc, n_value = 0, macho.N_NO_DEAD_STRIP if symbol.retain else 0, symbol.value
+        if symbol.section is None:
+            n_type |= macho.N_ABS
+        else:
+            n_type |= macho.N_SECT
+            n_sect = numbers[_section_name(model.sections[symbol.section])]
+            n_desc |= macho.N_ALT_ENTRY if symbol.value else 0
+            n_value += addresses[symbol.section]
+        n_strx = strings.add((target.symbol_prefix + symbol.name).encode())
+        rows.append(macho.Nlist(n_strx, n_type, n_sect, n_desc, n_value))
+    return rows
+
+
+def _header(
+    facts: MachO, merged: Sequence[_Merged], fileoff: int, vmsize: int, symtab: tuple[int, int, int, int]
+) -> bytes:
+    sections = [
+        macho.Section(
+            segname=section.segname,
+            sectname=section.sectname,
+            addr=section.addr,
+            size=section.size,
+            offset=fileoff + section.addr,
+            align=section.alignment.bit_length() - 1,
+        )
+        for section in merged
+    ]
+    commands = [
+        macho.segment(macho.Segment("", 0, vmsize, fileoff, vmsize, _PROTECTION, sections)),
+        macho.build_version(facts),
+        macho.symtab(*symtab),
+        macho.dysymtab(symtab[1]),
+    ]
+    return macho.header(facts, macho.MH_OBJECT, macho.MH_SUBSECTIONS_VIA_SYMBOLS, commands)
