@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 EXIT_DONE = 0
+EXIT_FINDINGS = 1
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -33,7 +34,7 @@ An argument @FILE is replaced by the lines of FILE, one argument a line.
 other commands: emitter targets, emitter header; each has --help. A file that is called like a command is
 written ./targets.
 
-exit status: 0 done, 2 error or misuse, 130 interrupted
+exit status: 0 done, 1 findings (diff), 2 error or misuse, 130 interrupted
 
 example: emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.so
 """
@@ -224,6 +225,9 @@ def _emit_parser() -> _Parser:
         help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code",
     )
     add("--implib", metavar="FILE", help="write the import library of a DLL")
+    add("--sidecar", action="store_true", help="libraries: leave the bytes to a .pack beside the library")
+    add("--sidecar-name", metavar="FILE", help="its name (default: that of the library, with .pack)")
+    add("--pin", action="store_true", help="let the library take no other sidecar than this, by its SHA-256")
     add("--meta", action="append", default=[], metavar="K=V", help="metadata of the pack; may be repeated")
     add(
         "--keep-metadata",
@@ -364,6 +368,25 @@ def _header(arguments: list[str]) -> int:
     return EXIT_DONE
 
 
+def _diff(arguments: list[str]) -> int:
+    from emitter.diff import diff
+    from emitter.diff.output import FORMATS, to_json
+
+    parser = _new_parser(
+        "emitter diff", "Say what differs between two artefacts, packs or inputs; exit status 1 if so."
+    )
+    parser.add_argument("a", metavar="A", help="a file: of any CPU; nothing of it is run")
+    parser.add_argument("b", metavar="B", help="another one")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="how to print it (default: text)")
+    options = parser.parse_args(arguments)
+    difference = diff(options.a, options.b)
+    if options.json:
+        _print_json(to_json(difference))
+    else:
+        console.write(FORMATS[options.format](difference))
+    return EXIT_DONE if difference.empty else EXIT_FINDINGS
+
+
 def _extract(arguments: list[str]) -> int:
     from emitter.extract import extract
     from emitter.output import cleanup_on_signals
@@ -399,6 +422,7 @@ def _extract(arguments: list[str]) -> int:
 
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "diff": _diff,
     "emit": _emit,
     "extract": _extract,
     "header": _header,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from emitter.model import TensorSymbol
     from emitter.pack.plan import PackPlan
     from emitter.package import Package
+    from emitter.sidecar import Sidecar
 
 __all__ = ["depfile_text", "map_text"]
 
@@ -65,16 +66,20 @@ def map_text(
     package: Package,
     pack: PackPlan | None,
     plan: FilePlan,
+    sidecar: Sidecar | None,
     tensor_symbols: Sequence[TensorSymbol],
     crcs: Sequence[int],
 ) -> str:
     """Return the map as JSON, schema `emitter.map/1`: for each tensor its symbol, offsets, size, alignment and CRC-32C.
 
-    Offsets and sizes are in bytes; `file_offset` counts from the start of the output.
+    Offsets and sizes are in bytes; `file_offset` counts from the start of the output, or of the sidecar if it has one.
     """
     import json
 
     symbols = {one.tensor: one.name for one in tensor_symbols}
+    library, library_pack = plan, pack
+    if sidecar is not None:
+        plan, pack = sidecar.plan, sidecar.pack  # which have the bytes
     tensors = []
     for number, tensor in enumerate(package.tensors):
         payload = number if pack is None else pack.index_of[tensor.name]
@@ -99,16 +104,19 @@ def map_text(
         "target": target,
         "format": format,
         "symbol": symbol,
-        "file_size": plan.size,
+        "file_size": library.size,
         "byte_order": byte_order,
         "pack": None
         if pack is None
         else {
-            "file_offset": plan.pack_offset,
-            "size": pack.total_size,
+            "file_offset": library.pack_offset,
+            "size": library_pack.total_size if library_pack is not None else 0,
             "schema_hash": f"0x{pack.schema:016x}",
             "model_version": package.model_version,
         },
+        "sidecar": None
+        if sidecar is None
+        else {"file": sidecar.name, "size": sidecar.plan.size, "pinned": sidecar.pinned},
         "tensors": tensors,
     }
     return json.dumps(document, indent=1, ensure_ascii=True) + "\n"

@@ -31,7 +31,8 @@ class Artefact(NamedTuple):
 
     `target` is the target's own name, however it was typed. `symbol` is that of the pack: None for a .pack, and with
     the option `symbols`, as `schema_hash` is then. `payload_size` are the bytes of all tensors, `deduplicated_size`
-    those of them that were not stored again. `crcs` are the CRC-32C of the payloads, in the order of the file.
+    those of them that were not stored again. `sidecar` is the path of the file that holds the bytes, and `sidecar_size`
+    its size, or None if it is the output itself. `crcs` are the CRC-32C of the payloads, in the order of the file.
     """
 
     path: str
@@ -43,6 +44,8 @@ class Artefact(NamedTuple):
     payload_size: int
     deduplicated_size: int
     schema_hash: int | None
+    sidecar: str | None
+    sidecar_size: int | None
     crcs: tuple[int, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -57,6 +60,8 @@ class Artefact(NamedTuple):
             "payload_size": self.payload_size,
             "deduplicated_size": self.deduplicated_size,
             "schema_hash": None if self.schema_hash is None else f"0x{self.schema_hash:016x}",
+            "sidecar": self.sidecar,
+            "sidecar_size": self.sidecar_size,
         }
 
 
@@ -85,24 +90,36 @@ def emit(
     planner = Planner(package, make_options(options), say, warn or say)
     jobs = planner.plan(path_text(output), [targets.resolve(name) for name in _target_names(target)])
     # Every file layout is fixed, and what can be refused has been.
-    if max(job.plan.size for job in jobs) >= _WORTH_A_THREAD:
+    if max(job.bytes_plan.size for job in jobs) >= _WORTH_A_THREAD:
         with suppress(RuntimeError):  # where no thread can start, the import below takes its time
             start_new_thread(__import__, ("emitter.check.elf",))  # the kernel copies, and the interpreter is idle
 
     artefacts = []
     with ExitStack() as stack:
         sources = package.sources
-        outputs = []
+        outputs, sidecars = [], []
         for job in jobs:
+            beside = job.sidecar
+            sidecars.append(
+                beside and stack.enter_context(open_output(beside.path, beside.plan.size, DATA_MODE, sources))
+            )
             mode = IMAGE_MODE if job.format == "library" else DATA_MODE
             outputs.append(stack.enter_context(open_output(job.path, job.plan.size, mode, sources)))
         finished = []
-        for job, out in zip(jobs, outputs, strict=True):
-            crcs = write_plan(out.fd, job.plan, job.pack, progress=progress)
+        for job, out, bytes_out in zip(jobs, outputs, sidecars, strict=True):
+            pack = job.pack
+            if job.sidecar is not None and bytes_out is not None and pack is not None:
+                from emitter.sidecar import write_sidecar
+
+                pack, crcs = write_sidecar(bytes_out.fd, job.sidecar, pack, job.resolved.target, progress=progress)
+                finished.append(bytes_out)
+                write_plan(out.fd, job.plan, pack)
+            else:
+                crcs = write_plan(out.fd, job.plan, pack, progress=progress)
             # The bytes are final.
             from emitter.check import check
 
-            check(out.fd, job.format, job.resolved.target, job.plan, job.pack, job.symbol)
+            check(out.fd, job.format, job.resolved.target, job.plan, pack, job.symbol)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
                 data = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
@@ -144,6 +161,7 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
         package=package,
         pack=job.pack,
         plan=job.plan,
+        sidecar=job.sidecar,
         tensor_symbols=job.tensor_symbols,
         crcs=crcs,
     )
@@ -159,7 +177,9 @@ def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
         size=job.plan.size,
         tensors=len(package.tensors),
         payload_size=payload_size,
-        deduplicated_size=payload_size - sum(copy.size for copy in job.plan.copies),
+        deduplicated_size=payload_size - sum(copy.size for copy in job.bytes_plan.copies),
         schema_hash=None if job.pack is None else job.pack.schema,
+        sidecar=None if job.sidecar is None else job.sidecar.path,
+        sidecar_size=None if job.sidecar is None else job.sidecar.plan.size,
         crcs=tuple(crcs),
     )

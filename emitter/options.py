@@ -29,6 +29,7 @@ __all__ = [
     "has_placeholder",
     "make_options",
     "output_format",
+    "sidecar_name",
     "symbol_name",
 ]
 
@@ -71,6 +72,9 @@ class Options(NamedTuple):
     map: str | None = None
     linker_script: str | None = None
     implib: str | None = None
+    sidecar: bool = False
+    sidecar_name: str | None = None
+    pin: bool = False
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +83,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "symbols": ("ld", "incbin", "xxd"),
     "large_data": ("auto", "always", "never"),
 }
-_KINDS: Mapping[str, type] = {"align": int, "tensor_symbols": bool, "retain": bool}  # the others are str
+_KINDS: Mapping[str, type] = {  # the others are str
+    "align": int, "tensor_symbols": bool, "retain": bool, "sidecar": bool, "pin": bool,
+}  # fmt: skip
 
 COMPANIONS = ("header", "linker_script", "implib", "map", "depfile")
 
@@ -101,6 +107,9 @@ _APPLIES: Mapping[str, tuple[Format, ...]] = {
     "retain": _LINKABLE,
     "large_data": _LINKABLE,
     "linker_script": _LINKABLE,
+    "sidecar": ("library",),
+    "sidecar_name": ("library",),
+    "pin": ("library",),
 }
 
 # And for which object format.
@@ -125,6 +134,9 @@ _NOT_WITH_STYLE = (
     "large_data",
     "linker_script",
 )
+
+# The bytes are in another file: no symbol of the library can be theirs.
+_NOT_WITH_SIDECAR = ("tensor_symbols", "symbol_prefix")
 
 
 def make_options(given: Mapping[str, object]) -> Options:
@@ -179,6 +191,13 @@ def check_options(options: Options, format: Format, object_format: ObjectFormat)
                 f"{_flag(name)} cannot be combined with --symbols {options.symbols}",
                 hint="an object in that style has the sections and symbols of the original tool, and no pack",
             )
+        if options.sidecar and name in _NOT_WITH_SIDECAR:
+            raise UsageError(
+                f"{_flag(name)} cannot be combined with --sidecar",
+                hint="the tensors are in another file: find them by name, with emitter_library_open",
+            )
+        if name in {"sidecar_name", "pin"} and not options.sidecar:
+            raise UsageError(f"{_flag(name)} says something of a sidecar", hint="add --sidecar")
     if options.symbol_prefix is not None and not options.tensor_symbols:
         raise UsageError("--symbol-prefix names tensor symbols", hint="add --tensor-symbols")
     if options.section is not None and options.large_data is not None:
@@ -251,6 +270,11 @@ def symbol_name(path: str, choice: str | None) -> str:
         return choice
     stem = _split_suffix(path)[0]
     return identifier(stem[3:] if stem.startswith("lib") and len(stem) > 3 else stem)
+
+
+def sidecar_name(path: str, choice: str | None) -> str:
+    """Return the file name of the sidecar of a library: `choice`, else the library's stem with the suffix of packs."""
+    return choice if choice is not None else _split_suffix(path)[0] + PACK_SUFFIX
 
 
 def expand(template: str, resolved: Resolved, name: str | None) -> str:

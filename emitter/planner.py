@@ -7,8 +7,10 @@ import os
 from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
+from emitter.limits import check_sidecar_size, check_size, proposals
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
-from emitter.pack.plan import DEFAULT_ALIGNMENT, check_address_space, plan_pack
+from emitter.pack.format import SIDECAR_ALIGNMENT
+from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.writers import plan_image, plan_linkable
 
@@ -19,17 +21,38 @@ if TYPE_CHECKING:
     from emitter.options import Format, Options, Style
     from emitter.pack.plan import PackPlan
     from emitter.package import ByteOrder, Package
+    from emitter.sidecar import Sidecar
     from emitter.targets import Resolved
     from emitter.targets._base import Target
 
-__all__ = ["Job", "Planner"]
+__all__ = ["Job", "Outline", "Planner"]
+
+
+class Outline(NamedTuple):
+    """What an output will hold, before it is laid out as a file.
+
+    `pack` is what the output itself holds, None in another tool's style; with a sidecar that is the index alone.
+    `size` is that of the bytes that must go into the output, without what its format puts around them.
+    """
+
+    path: str
+    format: Format
+    symbol: str | None
+    pack: PackPlan | None
+    sidecar: Sidecar | None
+    size: int
+
+    @property
+    def bytes_pack(self) -> PackPlan | None:
+        """The pack with the payloads, wherever it is."""
+        return self.pack if self.sidecar is None else self.sidecar.pack
 
 
 class Job(NamedTuple):
     """One output, planned completely.
 
     `companions` are the paths of the files beside it, by option; `texts` is what they will hold, but for the map, which
-    needs the checksums.
+    needs the checksums. `pack` and `plan` are those of the output, `bytes_plan` is that of the file with the payloads.
     """
 
     path: str
@@ -41,6 +64,12 @@ class Job(NamedTuple):
     tensor_symbols: Sequence[TensorSymbol]
     companions: Mapping[str, str]
     texts: Mapping[str, str | bytes]
+    sidecar: Sidecar | None = None
+
+    @property
+    def bytes_plan(self) -> FilePlan:
+        """The plan of the file that holds the payloads: the output itself, or its sidecar."""
+        return self.plan if self.sidecar is None else self.sidecar.plan
 
 
 class Planner:
@@ -54,9 +83,17 @@ class Planner:
         self._say = say
         self._warn = warn
         self._packs: dict[ByteOrder, PackPlan] = {}
+        self._same_as: dict[ByteOrder, Mapping[str, str]] = {}
 
     def plan(self, output: str, resolved: Sequence[Resolved]) -> list[Job]:
         """Return the plan of the output for each target; raise EmitterError for what cannot be written."""
+        self.check_request(output, resolved)
+        jobs = [self.plan_one(self.outline(output, one), one) for one in resolved]
+        _check_paths(jobs)
+        return jobs
+
+    def check_request(self, output: str, resolved: Sequence[Resolved]) -> None:
+        """Raise UsageError for what is wrong with a request as a whole, whatever its sizes."""
         if not self._package.tensors:
             raise UsageError(
                 "there is nothing to write", hint="name at least one input that holds a tensor, or add one"
@@ -69,9 +106,6 @@ class Planner:
             )
         if len(resolved) > 1:
             self._check_placeholders(output)
-        jobs = [self._plan_one(output, one) for one in resolved]
-        _check_paths(jobs)
-        return jobs
 
     def _check_placeholders(self, output: str) -> None:
         for option, template in {"output": output, **self._companions()}.items():
@@ -86,21 +120,67 @@ class Planner:
     def _companions(self) -> dict[str, str]:
         return {option: path for option in COMPANIONS if (path := getattr(self._options, option))}
 
-    def _plan_one(self, output: str, resolved: Resolved) -> Job:
+    def outline(self, output: str, resolved: Resolved) -> Outline:
+        """Return what the output for a target holds; raise EmitterError for options that do not fit together."""
         options, target = self._options, resolved.target
-        name = options.name or (symbol_name(self._package.files[0], None) if self._package.files else None)
-        path = expand(output, resolved, name)
+        path = expand(output, resolved, self._lib_name())
+        format_ = output_format(path, options.emit, target)
+        check_options(options, format_, target.object_format)
+        self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
+        if options.symbols:
+            return Outline(path, format_, None, None, None, sum(tensor.nbytes for tensor in self._package.tensors))
+        symbol = None if format_ == "pack" else symbol_name(path, options.name)
+        pack = self._pack(target.byte_order)
+        if not options.sidecar:
+            return Outline(path, format_, symbol, pack, None, pack.total_size)
+        from emitter.options import sidecar_name
+        from emitter.pack.plan import plan_index
+        from emitter.sidecar import plan_sidecar
+
+        name = sidecar_name(path, options.sidecar_name)
+        index = plan_index(
+            self._package,
+            target.byte_order,
+            sidecar=name,
+            pinned=options.pin,
+            alignment=options.align or DEFAULT_ALIGNMENT,
+            same_as=self._same_as[target.byte_order],
+        )
+        beside = plan_sidecar(path, name, pack, pinned=options.pin)
+        return Outline(path, format_, symbol, index, beside, index.total_size)
+
+    def _lib_name(self) -> str | None:
+        files = self._package.files
+        return self._options.name or (symbol_name(files[0], None) if files else None)
+
+    def check_sizes(self, outline: Outline, target: Target) -> None:
+        """Raise LayoutError, with what works instead, for bytes that the output's format cannot hold."""
+        largest = max(tensor.nbytes for tensor in self._package.tensors)
+        sidecar = outline.sidecar
+        if sidecar is not None:
+            size = sidecar.plan.size
+            hint = "; or ".join(proposals(target, outline.format, size, largest, sidecar=True))
+            check_sidecar_size(target, size, hint=hint)
+        elif outline.pack is not None:
+            hint = "; or ".join(proposals(target, outline.format, outline.size, largest))
+            check_size(target, outline.format, outline.size, hint=hint)
+
+    def plan_one(self, outline: Outline, resolved: Resolved) -> Job:
+        """Lay out one output; raise EmitterError for what cannot be written."""
+        options, target = self._options, resolved.target
+        path, format_, symbol, pack, sidecar, _ = outline
+        name = self._lib_name()
         companions = {option: expand(template, resolved, name) for option, template in self._companions().items()}
         for written in (path, *companions.values()):
             if "{" in written and "}" in written:
                 self._warn(f"{written} is taken as it stands: the placeholders are {{target}}, {{triple}} and {{lib}}")
-        format_ = output_format(path, options.emit, target)
-        check_options(options, format_, target.object_format)
-        self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
+        if sidecar is not None:
+            self._say(f"{path} holds the index, {sidecar.path} the bytes")
+        self.check_sizes(outline, target)
         texts: dict[str, str | bytes] = {}
         if "depfile" in companions:
-            texts["depfile"] = depfile_text([path], self._package.files)
-        pack, symbol = None, None
+            outputs = [path] if sidecar is None else [path, sidecar.path]
+            texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
             if self._package.metadata or self._package.model_version:
@@ -112,20 +192,17 @@ class Planner:
 
             plan = plan_linkable(target, format_, path, self._style_model(target, options.symbols))
             tensor_symbols = data_symbols(options.symbols, self._package.tensors)
-        elif format_ == "pack":
+        elif pack is None or symbol is None:
             pack = self._pack(target.byte_order)
-            check_address_space(target, pack.total_size)
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
         else:
-            pack = self._pack(target.byte_order)
-            symbol = symbol_name(path, options.name)
             tensor_symbols = self._tensor_symbols(pack, symbol)
             texts |= self._texts(target, path, pack, symbol, tensor_symbols)
             if format_ == "library":
                 plan = plan_image(target, path, pack, name=symbol, symbols=tensor_symbols, options=options)
             else:
                 plan = plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
-        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts)
+        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts, sidecar)
 
     def _texts(
         self, target: Target, path: str, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
@@ -162,8 +239,10 @@ class Planner:
             tensors = self._package.tensors
             same_as = find_duplicates(tensors, byte_order)
             alignment = self._options.align or DEFAULT_ALIGNMENT
-            plan = plan_pack(self._package, byte_order, alignment=alignment, same_as=same_as)
+            first = SIDECAR_ALIGNMENT if self._options.sidecar else 1
+            plan = plan_pack(self._package, byte_order, alignment=alignment, same_as=same_as, first_payload=first)
             self._packs[byte_order] = plan
+            self._same_as[byte_order] = same_as
             self._say(
                 f"pack, {byte_order}-endian: {len(tensors)} tensors, {len(plan.payloads)} payloads, "
                 f"index {plan.index_size} bytes, total {plan.total_size} bytes"
@@ -224,7 +303,8 @@ def _check_paths(jobs: Sequence[Job]) -> None:
     """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
     written: dict[str, tuple[str, str | None, str]] = {}
     for job in jobs:
-        for option, path in (("output", job.path), *job.companions.items()):
+        beside = () if job.sidecar is None else (("sidecar", job.sidecar.path),)
+        for option, path in (("output", job.path), *beside, *job.companions.items()):
             this = (option, job.symbol, job.resolved.typed)
             other = written.setdefault(os.path.realpath(path), this)
             if other is not this and not (option == "header" and this[:2] == other[:2]):

@@ -251,7 +251,7 @@ HEADER_CRC_OFFSET = HEADER.offset("header_crc32c")
 def is_sidecar_name(name: str) -> bool:
     """Whether `name` is a name in the folder of the file that says it, on every system, and leads nowhere else."""
     return (
-        0 < len(name.encode(errors="surrogateescape")) <= MAX_NAME_BYTES
+        0 < len(name.encode(errors="surrogatepass")) <= MAX_NAME_BYTES
         and name not in {".", ".."}
         and not any(character in name for character in (*SIDECAR_NAME_FORBIDDEN, "\0"))
     )

@@ -18,8 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitter.loaders"}
 
 # What everything may import, and what imports nothing above itself.
-FOUNDATION = {"checksum", "dlpack", "dtypes", "elf", "errors", "format", "layout", "model", "package", "records",
-              "sections", "targets", "values"}  # fmt: skip
+FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "model", "package",
+              "records", "sections", "targets", "values"}  # fmt: skip
 DRIVERS = {"driver", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}

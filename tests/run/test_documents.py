@@ -135,6 +135,7 @@ DOCUMENTS = {
     "map": [
         "emitter a.npy -o a.so --tensor-symbols --map a.json && cat a.json",
         "emitter --symbols xxd raw:a.npy -o b.o --map b.json && cat b.json",
+        "emitter a.npy -o c.so --sidecar --map c.json && cat c.json",
     ],
     "extract": ["emitter extract --json a.npy -o a.safetensors"],
     "manifest": ["emitter extract a.npy -o out && cat out/manifest.json"],
