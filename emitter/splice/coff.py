@@ -1,0 +1,127 @@
+"""COFF objects: the sections and symbols of a model, with the file header that LLVM writes for the target.
+
+Source: Microsoft's PE Format, "COFF File Header" to "COFF String Table". Unlike ELF and Mach-O, an object says nothing
+of the target but its machine, so there is no stub to start from; a test compares with LLVM's object.
+"""
+
+from __future__ import annotations
+
+from emitter import coff
+from emitter.errors import LayoutError, shown
+from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
+from emitter.limits import COFF_MAX_FILE_SIZE
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from emitter.layout import Copy
+    from emitter.model import ObjectModel, Section
+    from emitter.targets._base import Target
+
+__all__ = ["plan_object"]
+
+_READ = coff.IMAGE_SCN_CNT_INITIALIZED_DATA | coff.IMAGE_SCN_MEM_READ
+_CHARACTERISTICS = {"rodata": _READ, "data": _READ | coff.IMAGE_SCN_MEM_WRITE}
+
+_RAW_DATA_ALIGNMENT = 4  # of a section's bytes in the file
+
+# The absolute symbol that says what an object's code was compiled for. Bit 0, on 32-bit x86: it registers its exception
+# handlers (/SAFESEH), which holds where there is no code. Without it link.exe /SAFESEH refuses the object.
+_FEATURES = b"@feat.00"
+_I386 = 0x14C
+_SAFE_SEH = 1
+
+
+def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> FilePlan:
+    """Lay out `model` as a COFF object for `target`; offsets in the plan are relative to the object's own start.
+
+    `file_offset` is where that start will be in the output, not 0 in an archive: payloads are aligned in the output. In
+    a COFF object visibility and sizes of symbols have no place. Raises LayoutError for what the format cannot hold: an
+    alignment above 8192, more than 65279 sections, 4 GiB and more.
+    """
+    facts = coff.facts_of(target)
+    _check_sections(model)
+    strings = coff.StringTable()
+    position = coff.FILE_HEADER_SIZE + coff.SECTION_HEADER_SIZE * len(model.sections)
+    pieces: list[Piece] = []
+    copies: list[Copy] = []
+    headers: list[coff.SectionHeader] = []
+    pack_offset = None
+    for section in model.sections:
+        position = _place(section, position + file_offset) - file_offset
+        characteristics = _CHARACTERISTICS[section.kind] | coff.align_flag(max(section.alignment, 1))
+        # An empty section has no place in the file.
+        pointer = position if section.size else 0
+        name = _section_name(strings, section.name)
+        headers.append(coff.SectionHeader(name, 0, 0, section.size, pointer, characteristics))
+        if section.data:
+            pieces.append(Piece(position, section.data))
+        if section.tail:
+            pieces.append(Piece(position + section.size - len(section.tail), section.tail))
+        copies += (copy.moved(position) for copy in section.copies)
+        if section.holds_pack:
+            pack_offset = position
+        position += section.size
+
+    # Offsets and sizes of everything that holds payload are fixed.
+    names = [strings.symbol_name((target.symbol_prefix + symbol.name).encode()) for symbol in model.symbols]
+    symbol_table = align_up(position, _RAW_DATA_ALIGNMENT)
+    size = symbol_table + coff.SYMBOL_SIZE * (1 + len(names)) + strings.size
+    if size > COFF_MAX_FILE_SIZE:
+        raise LayoutError(
+            "too large for a COFF object",
+            where=f"target {target.name}",
+            expected=f"at most {COFF_MAX_FILE_SIZE} bytes",
+            actual=size,
+            hint="split the package, or write a .pack and map it",
+        )
+    features = _SAFE_SEH if facts.machine == _I386 else 0
+    symbols = [coff.symbol(_FEATURES, features, coff.IMAGE_SYM_ABSOLUTE, coff.IMAGE_SYM_CLASS_STATIC)]
+    for name, symbol in zip(names, model.symbols, strict=True):
+        number = coff.IMAGE_SYM_ABSOLUTE if symbol.section is None else 1 + symbol.section
+        # A number above 32767 is negative to the record, and read as it is meant.
+        number -= 0x10000 if number > 0x7FFF else 0
+        symbols.append(coff.symbol(name, symbol.value, number, coff.IMAGE_SYM_CLASS_EXTERNAL))
+
+    # File layout is fixed.
+    header = coff.file_header(
+        facts.machine, len(headers), pointer_to_symbol_table=symbol_table, number_of_symbols=len(symbols)
+    )
+    head = Piece(0, header + b"".join(one.encode() for one in headers))
+    return FilePlan(size, [head, *pieces, Piece(symbol_table, b"".join(symbols) + strings.data())], copies, pack_offset)
+
+
+def _check_sections(model: ObjectModel) -> None:
+    if len(model.sections) > coff.MAX_SECTIONS:
+        raise LayoutError(
+            "too many sections for a COFF object",
+            expected=f"at most {coff.MAX_SECTIONS}",
+            actual=len(model.sections),
+            hint="write several objects",
+        )
+    for section in model.sections:
+        if section.alignment > coff.MAX_ALIGNMENT:
+            raise LayoutError(
+                "a COFF section cannot be aligned so",
+                where=f"section {shown(section.name)}",
+                expected=f"at most {coff.MAX_ALIGNMENT}",
+                actual=section.alignment,
+                hint="ask for less with --align; a program that needs more copies the data to where it wants them",
+            )
+
+
+def _section_name(strings: coff.StringTable, name: str) -> bytes:
+    try:
+        return strings.section_name(name.encode())
+    except OverflowError as error:
+        raise LayoutError(
+            "the names of sections are too long together", where=f"section {shown(name)}", hint="choose shorter ones"
+        ) from error
+
+
+def _place(section: Section, position: int) -> int:
+    """Return the file offset of a section that may start at `position`: aligned, its payload at a fast place."""
+    alignment = max(section.alignment, _RAW_DATA_ALIGNMENT)
+    bulk = bulk_alignment(section.size - section.bulk_offset) if section.copies else 1
+    if bulk > 1 and section.bulk_offset % alignment == 0:
+        return align_up(position + section.bulk_offset, max(bulk, alignment)) - section.bulk_offset
+    return align_up(position, alignment)
