@@ -222,8 +222,10 @@ def _emit_parser() -> _Parser:
     add(
         "--linker-script",
         metavar="FILE",
-        help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code",
+        help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code or, on bare metal, "
+        "in a memory region",
     )
+    add("--region", metavar="R", help="the memory region of the board's linker script (default: FLASH)")
     add("--implib", metavar="FILE", help="write the import library of a DLL")
     add("--sidecar", action="store_true", help="libraries: leave the bytes to a .pack beside the library")
     add("--sidecar-name", metavar="FILE", help="its name (default: that of the library, with .pack)")

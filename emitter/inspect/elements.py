@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emitter.inspect.report import TensorEntry
     from emitter.inspect.view import View
 
-__all__ = ["Stats", "head", "measure", "values_of"]
+__all__ = ["Stats", "head", "is_known", "measure", "values_of"]
 
 # Bytes of one step: whole elements of every type (6-bit ones have 4 in 3 bytes, complex128 has 16).
 _STEP = 3 << 18
@@ -72,28 +72,30 @@ class Stats(NamedTuple):
     """What is known of a tensor's values: counts, and of the finite ones the least, the greatest and the mean.
 
     The mean is the sum in double precision, from the first value to the last, over the count; None where no value is
-    finite. Of complex numbers both parts are values. `crc32c` is that of the bytes as they were read.
+    finite. Of complex numbers both parts are values. A type without known values has no counts either. `crc32c` is that
+    of the bytes as they were read.
     """
 
-    count: int
-    nan: int
-    inf: int
+    count: int | None
+    nan: int | None
+    inf: int | None
     minimum: float | None
     maximum: float | None
     mean: float | None
     crc32c: int
 
 
-def measure(view: View, tensor: TensorEntry, byte_order: str) -> Stats | None:
-    """Read a tensor of `view` in steps; return its statistics, or None for a type that has no values.
+def measure(view: View, tensor: TensorEntry, byte_order: str) -> Stats:
+    """Read a tensor of `view` in steps and return its statistics.
 
     Raises LoadError where numpy is missing, FormatError where the bytes are not in the file.
     """
     from emitter.checksum import crc32c
 
     dtype = dtypes.parse(tensor.dtype)
-    if tensor.encoding or dtype is None or not _known(dtype):
-        return None
+    if tensor.encoding or dtype is None or not is_known(dtype):
+        crc = view.crc32c(tensor.offset, tensor.nbytes, f"tensor {shown(tensor.name)}")
+        return Stats(None, None, None, None, None, None, crc)
     numpy = _import_numpy()
     count = nan = inf = finite = crc = 0
     total, low, high = 0.0, float("inf"), float("-inf")
@@ -120,7 +122,7 @@ def measure(view: View, tensor: TensorEntry, byte_order: str) -> Stats | None:
 def head(view: View, tensor: TensorEntry, byte_order: str, count: int) -> list[float | int] | None:
     """Return the first `count` values (parts of complex numbers, lanes) of a tensor, or None where it has none."""
     dtype = dtypes.parse(tensor.dtype)
-    if tensor.encoding or dtype is None or not _known(dtype):
+    if tensor.encoding or dtype is None or not is_known(dtype):
         return None
     bits = dtype.bits // 2 if dtype.code == dtypes.COMPLEX else dtype.bits
     wanted = min(-(-count * bits // 8), tensor.nbytes)
@@ -180,7 +182,8 @@ def _value_count(tensor: TensorEntry, dtype: DType) -> int:
     return count
 
 
-def _known(dtype: DType) -> bool:
+def is_known(dtype: DType) -> bool:
+    """Whether `values_of` decodes the type."""
     key = (dtype.code, dtype.bits)
     packed = dtype.code in (dtypes.INT, dtypes.UINT) and dtype.bits in (1, 2, 4)
     return key in _NUMPY or key in _SMALL or packed or key == (dtypes.FLOAT8_E8M0FNU, 8)
