@@ -35,6 +35,13 @@ _OTHER_MEANINGS = (
     ".symtab", ".symtab_shndx", ".strtab", ".shstrtab", ".group",
 )  # fmt: skip
 
+# COFF: what is before a `$` counts, linkers join what has it.
+_COFF_OTHER_MEANINGS = (
+    ".text", ".data", ".bss", ".idata", ".didat", ".edata", ".rsrc", ".reloc", ".pdata", ".xdata", ".sxdata", ".tls",
+    ".CRT", ".ctors", ".dtors", ".drectve", ".debug", ".eh_frame", ".00cfg", ".gfids", ".giats", ".gljmp", ".gehcont",
+    ".cormeta", ".voltbl", ".llvm", ".msvcjmc", ".fptable", ".buildid", ".stab", ".stabstr",
+)  # fmt: skip
+
 # Mach-O: a name of 16 bytes at most, in a segment that is mapped read-only.
 _MACHO_NAME_SIZE = 16
 _MACHO_SEGMENTS = ("__TEXT", "__DATA_CONST")
@@ -59,6 +66,16 @@ def size_section(target: Target, name: str) -> str:
     return _SIZE_SECTIONS[target.object_format].format(name=name)
 
 
+def _check_elf(section: str) -> None:
+    _check_name(section)
+    _check_meanings(section, _OTHER_MEANINGS, ".", "such as .rodata.weights")
+
+
+def _check_coff(section: str) -> None:
+    _check_name(section)
+    _check_meanings(section, _COFF_OTHER_MEANINGS, "$", "such as .weights")
+
+
 def _check_name(section: str) -> None:
     if not section or not _SECTION_CHARACTERS.issuperset(section):
         raise LayoutError(
@@ -67,12 +84,15 @@ def _check_name(section: str) -> None:
             expected="ASCII letters, digits and . _ $ -",
             hint="a linker script must be able to name it",
         )
-    for meaning in _OTHER_MEANINGS:
-        if section == meaning or section.startswith(f"{meaning}."):
+
+
+def _check_meanings(section: str, meanings: tuple[str, ...], separator: str, example: str) -> None:
+    for meaning in meanings:
+        if section == meaning or section.startswith(f"{meaning}{separator}"):
             raise LayoutError(
                 f"linkers give {meaning} a meaning of its own",
                 where=f"--section {shown(section)}",
-                hint="choose a name such as .rodata.weights",
+                hint=f"choose another name, {example}",
             )
 
 
@@ -96,7 +116,7 @@ def _check_macho(section: str) -> None:
 
 
 _CHECKS: Mapping[ObjectFormat, Callable[[str], None]] = {
-    "elf": _check_name,
+    "elf": _check_elf,
     "macho": _check_macho,
-    "coff": _check_name,
+    "coff": _check_coff,
 }

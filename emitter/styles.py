@@ -107,6 +107,9 @@ STYLES: dict[Style, StyleRow] = {
     ),
 }
 
+# A name that the linkers of Windows give a meaning, for one that they give none.
+_COFF_SECTIONS = {".rodata": ".rdata"}
+
 
 def style_name(style: Style, path: str) -> str:
     """Return what the style's tool makes of `path`, as typed: every byte but ASCII letters and digits becomes `_`.
@@ -171,6 +174,8 @@ def style_model(
                 "absolute": (size, 0),
             }[symbol.place]
             final = symbol.name.format(name)
+            if style == "ld" and target.object_format == "coff":
+                final = final.removeprefix(target.symbol_prefix)  # the original has no `_` more, where C puts one
             sources.append((final, shown(tensor.name)))
             symbols.append(
                 Symbol(
@@ -184,7 +189,7 @@ def style_model(
             )
         sections.append(
             Section(
-                name=row.section,
+                name=_COFF_SECTIONS.get(row.section, row.section) if target.object_format == "coff" else row.section,
                 kind=row.kind,
                 size=size + len(tail),
                 alignment=aligned,
