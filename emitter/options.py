@@ -71,6 +71,7 @@ class Options(NamedTuple):
     depfile: str | None = None
     map: str | None = None
     linker_script: str | None = None
+    region: str | None = None
     implib: str | None = None
     sidecar: bool = False
     sidecar_name: str | None = None
@@ -107,6 +108,7 @@ _APPLIES: Mapping[str, tuple[Format, ...]] = {
     "retain": _LINKABLE,
     "large_data": _LINKABLE,
     "linker_script": _LINKABLE,
+    "region": _LINKABLE,
     "sidecar": ("library",),
     "sidecar_name": ("library",),
     "pin": ("library",),
@@ -207,7 +209,11 @@ def check_options(options: Options, format: Format, object_format: ObjectFormat)
     align = options.align
     if align is not None and not (0 < align <= MAX_ALIGNMENT and align & (align - 1) == 0):
         raise UsageError("the alignment cannot be kept", expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=align)
-    for name, value in (("name", options.name), ("symbol_prefix", options.symbol_prefix or None)):
+    if options.region is not None and options.linker_script is None:
+        raise UsageError("--region says something of a linker script", hint="add --linker-script")
+    for name, value in (
+        ("name", options.name), ("symbol_prefix", options.symbol_prefix or None), ("region", options.region),
+    ):  # fmt: skip
         if value is not None and identifier(value) != value:
             raise UsageError(
                 f"{_flag(name)} does not begin a C identifier", expected="letters, digits and _", actual=repr(value)

@@ -223,7 +223,7 @@ class Planner:
 
             large = self._large(target, pack)
             texts["linker_script"] = linker_script(
-                target, pack_section(target, symbol, section=options.section, large=large)
+                target, pack_section(target, symbol, section=options.section, large=large), region=options.region
             )
         if options.implib:
             from emitter.splice.implib import import_library

@@ -126,6 +126,13 @@ def test_an_empty_symbol_prefix_is_a_prefix() -> None:
     check_options(Options(tensor_symbols=True, symbol_prefix=""), "object", "elf")
 
 
+def test_a_region_without_a_script_is_refused() -> None:
+    with pytest.raises(UsageError, match="--linker-script"):
+        check_options(Options(region="QSPI"), "object", "elf")
+    with pytest.raises(UsageError, match="identifier"):
+        check_options(Options(region="A B", linker_script="x"), "object", "elf")
+
+
 def test_a_prefix_without_tensor_symbols_is_refused() -> None:
     with pytest.raises(UsageError, match="--tensor-symbols"):
         check_options(Options(symbol_prefix="x"), "object", "elf")

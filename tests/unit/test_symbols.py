@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from emitter.errors import LayoutError, TargetError
+from emitter.errors import LayoutError, TargetError, UsageError
 from emitter.model import TensorSymbol
 from emitter.pack.plan import plan_pack
 from emitter.sections import pack_section
@@ -204,3 +204,22 @@ def test_linker_script_places_the_section_after_bss(target: object, section: str
     assert statement in text
     assert text.endswith("INSERT AFTER .bss;\n")
     assert "SPDX-License-Identifier: 0BSD" in text
+
+
+BARE_METAL = load("thumbv6m-none-eabi")
+
+
+@pytest.mark.parametrize(("region", "called"), [(None, "FLASH"), ("QSPI", "QSPI")])
+def test_linker_script_of_bare_metal_places_the_section_in_a_region(region: str | None, called: str) -> None:
+    text = linker_script(BARE_METAL, ".flash_weights", region=region)
+    assert f"  .flash_weights : {{ KEEP(*(.flash_weights)) }} > {called} AT > {called}\n" in text
+    assert text.endswith("INSERT AFTER .text;\n")
+    assert "SPDX-License-Identifier: 0BSD" in text
+
+
+@pytest.mark.parametrize("section", [".rodata.m", ".rodata", ".srodata.m"])
+def test_linker_script_of_bare_metal_wants_a_section_that_is_not_taken(section: str) -> None:
+    with pytest.raises(LayoutError, match=r"--section \.flash_weights"):
+        linker_script(BARE_METAL, section)
+    with pytest.raises(UsageError, match="--region means nothing for this target"):
+        linker_script(X86_64, ".rodata.m", region="FLASH")
