@@ -31,8 +31,8 @@ raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input th
 before the names of an input that holds several.
 An argument @FILE is replaced by the lines of FILE, one argument a line.
 
-other commands: emitter targets, emitter header; each has --help. A file that is called like a command is
-written ./targets.
+other commands: emitter inspect, extract, diff, targets, header; each has --help. A file that is called like a
+command is written ./targets.
 
 exit status: 0 done, 1 findings (diff), 2 error or misuse, 130 interrupted
 
@@ -423,10 +423,19 @@ def _extract(arguments: list[str]) -> int:
     return EXIT_DONE
 
 
+def _inspect(arguments: list[str]) -> int:
+    from emitter.inspect.command import add_options, run
+
+    parser = _new_parser("emitter inspect", "Show what a file holds, whatever CPU and system it is for.")
+    add_options(parser)
+    return run(parser.parse_args(arguments), console.write)
+
+
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "diff": _diff,
     "emit": _emit,
     "extract": _extract,
     "header": _header,
+    "inspect": _inspect,
     "targets": _targets,
 }

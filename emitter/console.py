@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from emitter.errors import OutputError
+from emitter.errors import OutputError, printable
 
 __all__ = ["STANDARD_OUTPUT", "open_missing", "printable", "say", "write"]
 
@@ -51,8 +51,3 @@ def say(line: str) -> None:
         print(printable(f"emitter: {line}"), file=sys.stderr, flush=True)
     except OSError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lives as long as the process
-
-
-def printable(text: str) -> str:
-    """Return `text` without control characters: a name from a hostile file must not drive the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)

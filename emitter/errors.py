@@ -14,11 +14,17 @@ __all__ = [
     "OutputError",
     "TargetError",
     "UsageError",
+    "printable",
     "shown",
 ]
 
 _SHOWN = 120  # characters of a foreign value in a message
 _SHOWN_ITEMS = 64
+
+
+def printable(text: str) -> str:
+    """Return `text` without control characters: a name from a hostile file must not drive the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def shown(value: object) -> str:

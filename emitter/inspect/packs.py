@@ -55,6 +55,7 @@ def _entry(pack: Pack, names: dict[tuple[int, int], list[str]]) -> PackEntry:
     return PackEntry(
         offset=pack.file_offset,
         size=pack.size,
+        index_size=pack.index().header.index_size,
         symbol=symbols[0] if symbols else "",
         version=pack.version,
         byte_order=pack.byte_order,

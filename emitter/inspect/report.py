@@ -2,7 +2,7 @@
 
 All offsets are in bytes from the start of the object file itself; `Report.base` is where that begins in the outermost
 file. Names are `str` in which bytes that are not UTF-8 are surrogates: show them through `emitter.errors.shown` or
-`emitter.console.printable`.
+`emitter.errors.printable`.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ class PackEntry(NamedTuple):
 
     offset: int
     size: int
+    index_size: int  # bytes before the first payload
     symbol: str
     version: tuple[int, int]
     byte_order: str

@@ -1,0 +1,84 @@
+"""Where the bytes of a pack, or of an object file, go."""
+
+from __future__ import annotations
+
+import re
+
+from emitter.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from emitter.inspect.report import PackEntry, Report
+
+__all__ = ["Node", "PackSizes", "pack_sizes", "section_tree", "tensor_tree"]
+
+
+class PackSizes(NamedTuple):
+    """The bytes of a pack: index + payload + padding is its size. `deduplicated` would come on top without sharing."""
+
+    index: int
+    payload: int
+    padding: int
+    deduplicated: int
+
+
+class Node(NamedTuple):
+    """What the names that begin with `name` have together: bytes, as if each were stored by itself, and how many."""
+
+    name: str
+    size: int
+    count: int
+    children: list[Node]
+
+
+def pack_sizes(pack: PackEntry) -> PackSizes:
+    """Return the sizes of a pack; tensors that share a payload are counted once."""
+    total, stored = 0, {}
+    for tensor in pack.tensors():
+        total += tensor.nbytes
+        stored[tensor.offset] = max(tensor.nbytes, stored.get(tensor.offset, 0))
+    payload = sum(stored.values())
+    return PackSizes(pack.index_size, payload, pack.size - pack.index_size - payload, total - payload)
+
+
+def tensor_tree(pack: PackEntry, depth: int) -> list[Node]:
+    """Return the tensors of a pack by the parts of their names (split at `.` and `/`), the largest first."""
+    return _tree(((tensor.name, tensor.nbytes) for tensor in pack.tensors()), depth)
+
+
+def section_tree(report: Report, depth: int) -> list[Node]:
+    """Return the sections that have bytes in the file by the parts of their names, the largest first."""
+    return _tree(((section.name, section.file_size) for section in report.sections if section.file_size), depth)
+
+
+class _Growing:
+    __slots__ = ("children", "count", "size")
+
+    def __init__(self) -> None:
+        self.size = self.count = 0
+        self.children: dict[str, _Growing] = {}
+
+
+def _tree(items: Iterable[tuple[str, int]], depth: int) -> list[Node]:
+    root = _Growing()
+    for name, size in items:
+        node = root
+        for prefix in _prefixes(name, depth):
+            node = node.children.setdefault(prefix, _Growing())
+            node.size += size
+            node.count += 1
+    return _nodes(root)
+
+
+def _prefixes(name: str, depth: int) -> Iterator[str]:
+    """Yield `a`, `a.b` and so on, at most `depth` of them, the last one the whole name where it has no more parts."""
+    ends = [match.start() for match in re.finditer(r"(?<=.)[./]", name)][:depth]
+    yield from (name[:end] for end in ends)
+    if len(ends) < depth:
+        yield name
+
+
+def _nodes(node: _Growing) -> list[Node]:
+    found = [Node(name, child.size, child.count, _nodes(child)) for name, child in node.children.items()]
+    return sorted(found, key=lambda child: (-child.size, child.name))
