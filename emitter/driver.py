@@ -29,10 +29,11 @@ _WORTH_A_THREAD = 8 << 20  # bytes of output
 class Artefact(NamedTuple):
     """One output that was written. Sizes in bytes.
 
-    `target` is the target's own name, however it was typed. `symbol` is that of the pack: None for a .pack, and with
-    the option `symbols`, as `schema_hash` is then. `payload_size` are the bytes of all tensors, `deduplicated_size`
-    those of them that were not stored again. `sidecar` is the path of the file that holds the bytes, and `sidecar_size`
-    its size, or None if it is the output itself. `crcs` are the CRC-32C of the payloads, in the order of the file.
+    `target` is the target's own name, however it was typed; of a universal file, those of all, with + between them.
+    `symbol` is that of the pack: None for a .pack, and with the option `symbols`, as `schema_hash` is then.
+    `payload_size` are the bytes of all tensors, `deduplicated_size` those of them that were not stored again. `sidecar`
+    is the path of the file that holds the bytes, and `sidecar_size` its size, or None if it is the output itself.
+    `crcs` are the CRC-32C of the payloads, in the order of the file.
     """
 
     path: str
@@ -77,6 +78,7 @@ def emit(
 ) -> list[Artefact]:
     """Write `package` to `output` for one target, or for several with `{target}` or `{triple}` in `output`.
 
+    Without these, several of Apple's targets for one platform give one universal file, and one Artefact.
     `options` are the fields of `emitter.options.Options`; docs/python.md has their defaults. Returns an Artefact for
     each target, in their order. `progress(done, total)` is called with bytes, `note(line)` with what was decided,
     `warn(line)` with what may not be what you want (without it, `note` gets that). Everything is checked before a byte
@@ -154,7 +156,7 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
 
     return map_text(
         output=os.path.basename(job.path),
-        target=job.resolved.target.name,
+        target=job.target_name,
         byte_order=job.resolved.target.byte_order,
         format=job.format,
         symbol=job.symbol,
@@ -169,15 +171,17 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
 
 def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
     payload_size = sum(tensor.nbytes for tensor in package.tensors)
+    copies = job.bytes_plan.copies
     return Artefact(
         path=job.path,
-        target=job.resolved.target.name,
+        target=job.target_name,
         format=job.format,
         symbol=job.symbol,
         size=job.plan.size,
         tensors=len(package.tensors),
         payload_size=payload_size,
-        deduplicated_size=payload_size - sum(copy.size for copy in job.bytes_plan.copies),
+        # Each slice of a universal file has all of them.
+        deduplicated_size=payload_size - sum(copy.size for copy in copies) // (len(job.bytes_plan.slices) or 1),
         schema_hash=None if job.pack is None else job.pack.schema,
         sidecar=None if job.sidecar is None else job.sidecar.path,
         sidecar_size=None if job.sidecar is None else job.sidecar.plan.size,

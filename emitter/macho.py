@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from emitter.targets._base import MachO
 
-MAX_FILE_SIZE = 0xFFFFFFFF  # offsets in sections, symbol tables and signatures have 32 bits
 MAX_SECTION_ALIGN = 15  # the exponent that Apple's linker accepts
 NAME_SIZE = 16  # bytes of segname and sectname; a full name has no NUL
 

@@ -67,6 +67,11 @@ class Job(NamedTuple):
     sidecar: Sidecar | None = None
 
     @property
+    def target_name(self) -> str:
+        """The name of the target, or those of all in a universal file, with a + between them."""
+        return "+".join(one.target.name for one in self.plan.slices) or self.resolved.target.name
+
+    @property
     def bytes_plan(self) -> FilePlan:
         """The plan of the file that holds the payloads: the output itself, or its sidecar."""
         return self.plan if self.sidecar is None else self.sidecar.plan
@@ -89,6 +94,8 @@ class Planner:
         """Return the plan of the output for each target; raise EmitterError for what cannot be written."""
         self.check_request(output, resolved)
         jobs = [self.plan_one(self.outline(output, one), one) for one in resolved]
+        if self._is_universal(output, resolved):
+            jobs = [_universal(jobs)]
         _check_paths(jobs)
         return jobs
 
@@ -104,8 +111,22 @@ class Planner:
             raise UsageError(
                 "not the name of a file", where=repr(output), hint="parts of a file are written out of order"
             )
-        if len(resolved) > 1:
+        if self._is_universal(output, resolved):
+            from emitter.splice.universal import check_slices
+
+            check_slices([one.target for one in resolved])
+        elif len(resolved) > 1:
             self._check_placeholders(output)
+
+    def _is_universal(self, output: str, resolved: Sequence[Resolved]) -> bool:
+        """Whether several targets make one file: Apple's, with one path for all, and not a bare pack."""
+        return (
+            len(resolved) > 1
+            and not has_placeholder(output)
+            and all(one.target.object_format == "macho" for one in resolved)
+            and output_format(expand(output, resolved[0], self._lib_name()), self._options.emit, resolved[0].target)
+            != "pack"
+        )
 
     def _check_placeholders(self, output: str) -> None:
         for option, template in {"output": output, **self._companions()}.items():
@@ -114,7 +135,8 @@ class Planner:
                 raise UsageError(
                     "several targets would write one file",
                     where=template,
-                    hint="put {target} or {triple} into the path",
+                    hint="put {target} or {triple} into the path; only Apple's libraries, archives and objects can be "
+                    "one file for several CPUs",
                 )
 
     def _companions(self) -> dict[str, str]:
@@ -177,6 +199,10 @@ class Planner:
         if sidecar is not None:
             self._say(f"{path} holds the index, {sidecar.path} the bytes")
         self.check_sizes(outline, target)
+        if "implib" in companions:
+            from emitter.splice.implib import check_name
+
+            check_name(target, path, companions["implib"])
         texts: dict[str, str | bytes] = {}
         if "depfile" in companions:
             outputs = [path] if sidecar is None else [path, sidecar.path]
@@ -197,15 +223,21 @@ class Planner:
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
         else:
             tensor_symbols = self._tensor_symbols(pack, symbol)
-            texts |= self._texts(target, path, pack, symbol, tensor_symbols)
+            texts |= self._texts(target, path, format_, pack, symbol, tensor_symbols)
             if format_ == "library":
                 plan = plan_image(target, path, pack, name=symbol, symbols=tensor_symbols, options=options)
             else:
                 plan = plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
         return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts, sidecar)
 
-    def _texts(
-        self, target: Target, path: str, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
+    def _texts(  # noqa: PLR0917 - six facts about one output
+        self,
+        target: Target,
+        path: str,
+        format_: Format,
+        pack: PackPlan,
+        symbol: str,
+        tensor_symbols: Sequence[TensorSymbol],
     ) -> dict[str, str | bytes]:
         """Return what the header, the linker script fragment and the import library will hold, where asked for."""
         texts: dict[str, str | bytes] = {}
@@ -215,7 +247,12 @@ class Planner:
 
             alignment = options.align or DEFAULT_ALIGNMENT
             texts["header"] = render_header(
-                name=symbol, package=self._package, plan=pack, symbols=tensor_symbols, alignment=alignment
+                name=symbol,
+                package=self._package,
+                plan=pack,
+                symbols=tensor_symbols,
+                alignment=alignment,
+                imported=format_ == "library",
             )
         if options.linker_script:
             from emitter.sections import pack_section
@@ -267,7 +304,11 @@ class Planner:
         """Say where a large payload goes, and warn of one that most links cannot take as it is."""
         if large and target.large_data:
             self._say(f"the payload goes into {target.large_data.section}, the section for large data")
-        if pack.total_size > target.reach and not self._options.linker_script:
+        if target.object_format == "coff":
+            largest = target.max_image_size
+            if largest is not None and pack.total_size > largest:
+                self._warn(f"the payload exceeds the {largest} bytes that a program of {target.name} may have: no link")
+        elif pack.total_size > target.reach and not self._options.linker_script:
             self._warn(
                 f"the payload exceeds the {target.reach >> 30} GiB that code of {target.name} reaches: link with the "
                 "fragment that --linker-script writes, or emit a shared library"
@@ -299,13 +340,31 @@ class Planner:
         return style_model(target, style, self._package.tensors, alignment=alignment, visibility=visibility)
 
 
+def _universal(jobs: Sequence[Job]) -> Job:
+    """Return one output that holds those of all `jobs`; raise EmitterError where their companions differ, or the size.
+
+    They were planned with the same options, so all that differs between them is their plan.
+    """
+    from emitter.splice.universal import plan_universal
+
+    first = jobs[0]
+    for option, path in first.companions.items():
+        if any(job.companions[option] != path for job in jobs):
+            raise UsageError(
+                f"a universal file has one {option.replace('_', ' ')}",
+                where=path,
+                hint="leave {target} and {triple} out of that path, or put them into -o as well",
+            )
+    return first._replace(plan=plan_universal([(job.resolved.target, job.plan) for job in jobs]))
+
+
 def _check_paths(jobs: Sequence[Job]) -> None:
     """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
-    written: dict[str, tuple[str, str | None, str]] = {}
+    written: dict[str, tuple[str, str | bytes | None, str]] = {}
     for job in jobs:
         beside = () if job.sidecar is None else (("sidecar", job.sidecar.path),)
         for option, path in (("output", job.path), *beside, *job.companions.items()):
-            this = (option, job.symbol, job.resolved.typed)
+            this = (option, job.texts.get("header"), job.resolved.typed)
             other = written.setdefault(os.path.realpath(path), this)
             if other is not this and not (option == "header" and this[:2] == other[:2]):
                 found = f"{other[0]} for {other[2]} and {option} for {this[2]}"

@@ -51,4 +51,10 @@ def check(  # noqa: PLR0917 - six facts about one output, in the order in which 
         check_pack(fd, target, plan, pack)
         return
     module, function = _CHECKS[target.object_format, format]
-    getattr(import_module(module), function)(fd, target, plan, pack, symbol)
+    check_format = getattr(import_module(module), function)
+    if plan.slices:
+        from emitter.check.universal import check_universal
+
+        check_universal(fd, plan, pack, symbol, check_format)
+    else:
+        check_format(fd, target, plan, pack, symbol)

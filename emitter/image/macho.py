@@ -17,6 +17,7 @@ from emitter.image.signature import ALIGNMENT as SIGNATURE_ALIGNMENT
 from emitter.image.signature import plan_signature
 from emitter.image.trie import export_trie
 from emitter.layout import UUID_SIZE, FilePlan, PageHashes, Piece, align_up, bulk_alignment
+from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -97,13 +98,13 @@ def plan_image(
     code_limit = align_up(stroff + len(strtab), SIGNATURE_ALIGNMENT)
     signature = plan_signature(os.path.basename(path), code_limit, text_size)
     size = code_limit + signature.size
-    if size > macho.MAX_FILE_SIZE:
+    if size > MACHO_MAX_FILE_SIZE:
         raise LayoutError(
             "too large for a Mach-O library",
             where=f"target {target.name}",
-            expected=f"at most {macho.MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
             actual=size,
-            hint="write a .pack, which has no such limit, or split the package over several libraries",
+            hint="add --sidecar, which leaves the bytes in a .pack beside the library; or split the package",
         )
 
     # File layout is fixed.

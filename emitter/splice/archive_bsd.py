@@ -12,6 +12,7 @@ import struct
 
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up
+from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from emitter.layout import Copy
     from emitter.splice.archive import Member
 
-__all__ = ["INDEX_NAME", "MAX_ARCHIVE_SIZE", "plan_archive"]
+__all__ = ["INDEX_NAME", "plan_archive"]
 
 MAGIC = b"!<arch>\n"
 HEADER_SIZE = 60
 INDEX_NAME = b"__.SYMDEF SORTED"
-MAX_ARCHIVE_SIZE = 0xFFFFFFFF  # the index holds offsets of 32 bits
 ALIGNMENT = 8  # of members and their contents, so that Mach-O in them is aligned
 
 
@@ -68,13 +68,13 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
                 )
             pack_offset = start + plan.pack_offset
         position += HEADER_SIZE + size
-        if position > MAX_ARCHIVE_SIZE:
+        if position > MACHO_MAX_FILE_SIZE:
             raise LayoutError(
                 "too large for an archive of Apple's form",
                 where=shown(member.name),
-                expected=f"at most {MAX_ARCHIVE_SIZE} bytes",
+                expected=f"at most {MACHO_MAX_FILE_SIZE} bytes",
                 actual=position,
-                hint="write a .pack, which has no such limit, or split the package",
+                hint="write a library with --sidecar, or a .pack, which have no such limit; or split the package",
             )
 
     # File layout is fixed.

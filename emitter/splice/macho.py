@@ -10,6 +10,7 @@ from __future__ import annotations
 from emitter import macho
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
+from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -60,13 +61,13 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
     rows = _symbols(target, model, addresses, numbers, strings)
     strtab = strings.data()
     size = stroff + len(strtab)
-    if size > macho.MAX_FILE_SIZE:
+    if size > MACHO_MAX_FILE_SIZE:
         raise LayoutError(
             "too large for a Mach-O object",
             where=f"target {target.name}",
-            expected=f"at most {macho.MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
             actual=size,
-            hint="write a .pack, which has no such limit, or split the package",
+            hint="write a library with --sidecar, or a .pack, which have no such limit; or split the package",
         )
 
     # File layout is fixed.

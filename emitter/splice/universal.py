@@ -8,6 +8,7 @@ from __future__ import annotations
 from emitter import macho
 from emitter.errors import LayoutError, UsageError
 from emitter.layout import FilePlan, Piece, Slice, align_up, bulk_alignment
+from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
         position = align_up(position, max(1 << SLICE_ALIGN, bulk_alignment(payload)))
         slices.append(Slice(position, target, plan))
         position += plan.size
-    if position > macho.MAX_FILE_SIZE:
+    if position > MACHO_MAX_FILE_SIZE:
         raise LayoutError(
             "too large for a universal file, which holds the payload once for each CPU",
             where=", ".join(target.name for target, _ in parts),
-            expected=f"at most {macho.MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
             actual=position,
-            hint="write one file for each target, with {target} in -o",
+            hint="write one file for each target, with {target} in -o, or a library with --sidecar",
         )
 
     # File layout is fixed.
