@@ -56,7 +56,7 @@ _HEAD = """\
  *     emitter_reader reader;
  *     emitter_status status = emitter_open_expect(&reader, {name}_data(), {name}_data_size(), {name}_SCHEMA);
  *
- * May be defined before: {name}_API, how the symbols are declared; {name}_STATIC, on Windows, if they are not in a DLL.
+ * May be defined before: {name}_API, how the symbols are declared{or_static}.
  */
 #ifndef EMITTER{interface}_{name}_H
 #define EMITTER{interface}_{name}_H
@@ -65,10 +65,7 @@ _HEAD = """\
 #include <stdint.h>
 
 #ifndef {name}_API
-#if defined(_WIN32) && !defined({name}_STATIC)
-#define {name}_API __declspec(dllimport)
-#elif defined(_WIN32)
-#define {name}_API
+{imports}#define {name}_API
 #elif defined(__GNUC__)
 #define {name}_API __attribute__((visibility("default")))
 #else
@@ -111,6 +108,12 @@ extern {name}_API const size_t {name}_size;
 {{ {name}_AT_(const size_t, &{name}_size, {name}_size); return *{name}_at_; }}
 """
 
+_IMPORTS = """\
+#if defined(_WIN32) && !defined({name}_STATIC)
+#define {name}_API __declspec(dllimport)
+#elif defined(_WIN32)
+"""
+
 _TENSOR = """\
 
 {comment}extern {name}_API const {type} {symbol}[{extent}];
@@ -136,20 +139,23 @@ def render_header(
     plan: PackPlan,
     symbols: Sequence[TensorSymbol] = (),
     alignment: int = DEFAULT_ALIGNMENT,
+    imported: bool = True,
 ) -> str:
     """Return the header of `package`, emitted as the symbol `name`, with the given symbols of its tensors.
 
     Tensors are listed in the order of the bytes of their names. Those that have a symbol are declared as arrays of the
     type that C has for their elements, or else as bytes, with an accessor `SYMBOL_data` and macros `SYMBOL_NDIM` and
     `SYMBOL_SHAPE` (an initialiser, absent for 0 dimensions). `alignment` is the package's default in bytes: a tensor
-    that is less aligned than its type is declared as bytes. Raises LayoutError for names that C cannot declare or that
-    collide.
+    that is less aligned than its type is declared as bytes. `imported` says whether Windows finds the symbols in a DLL,
+    or in the program. Raises LayoutError for names that C cannot declare or that collide.
     """
     tensors = sorted(package.tensors, key=lambda tensor: tensor.name.encode())
     symbol_of = {symbol.tensor: symbol.name for symbol in symbols}
     check_names(_names(name, tensors, symbol_of))
     _check_free(_names(name, tensors, symbol_of))
-    parts = [_HEAD.format(name=name, interface=_INTERFACE, schema=plan.schema)]
+    imports = _IMPORTS.format(name=name) if imported else "#if defined(_WIN32)\n"
+    or_static = f"; {name}_STATIC, on Windows, if they are not in a DLL" if imported else ""
+    parts = [_HEAD.format(name=name, interface=_INTERFACE, schema=plan.schema, imports=imports, or_static=or_static)]
     if tensors and not symbol_of:
         parts.append("\n/* Its tensors, which a reader finds by name: */\n")
     for tensor in tensors:
