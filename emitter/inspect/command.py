@@ -169,8 +169,8 @@ def _tensors(artefact: Artefact, objects: _Objects, options: argparse.Namespace,
             if error is not None:
                 objects.add_fault(error)
             yield item
-        for error in faults:
-            objects.add_fault(error)
+        for fault in faults:
+            objects.add_fault(fault)
 
     def lines() -> Iterator[str]:
         if options.tensor is None and not (options.stats or options.hex or options.head is not None):
@@ -184,7 +184,7 @@ def _tensors(artefact: Artefact, objects: _Objects, options: argparse.Namespace,
         yield from (f"fault: {error}" for error in objects.faults)
 
     if options.json:
-        document = {
+        document: dict[str, object] = {
             "schema": "emitter.tensors/1",
             "path": artefact.name,
             "tensors": (tensors.tensor_json(item) for item in found()),

@@ -93,7 +93,8 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
     sizes: dict[str, object] = {"index": pack.index_size, "payload": None, "padding": None, "deduplicated": None}
     tree = None
     try:
-        sizes = pack_sizes(pack)._asdict()
+        found = pack_sizes(pack)
+        sizes |= {"payload": found.payload, "padding": found.padding, "deduplicated": found.deduplicated}
         tree = None if depth is None else [_node(node) for node in tensor_tree(pack, depth)]
     except EmitterError as error:
         faults.append(_fault("tensors", error))
@@ -114,7 +115,7 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
 
 def _node(node: Node) -> dict[str, object]:
     children = [_node(child) for child in node.children]
-    return {"name": node.name, "size": node.size, "count": node.count, "children": children}
+    return {"name": node.name, "size": node.size, "count": node.members, "children": children}
 
 
 def _until_broken(

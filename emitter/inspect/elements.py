@@ -76,7 +76,7 @@ class Stats(NamedTuple):
     of the bytes as they were read.
     """
 
-    count: int | None
+    values: int | None
     nan: int | None
     inf: int | None
     minimum: float | None
@@ -96,7 +96,9 @@ def measure(view: View, tensor: TensorEntry, byte_order: str) -> Stats:
     if tensor.encoding or dtype is None or not is_known(dtype):
         crc = view.crc32c(tensor.offset, tensor.nbytes, f"tensor {shown(tensor.name)}")
         return Stats(None, None, None, None, None, None, crc)
-    numpy = _import_numpy()
+    _need_numpy()
+    import numpy
+
     count = nan = inf = finite = crc = 0
     total, low, high = 0.0, float("inf"), float("-inf")
     for data, values in _steps(view, tensor, dtype, byte_order, tensor.nbytes):
@@ -140,7 +142,9 @@ def values_of(data: bytes, dtype: DType, byte_order: str) -> NDArray[Any]:
     Packed types begin in the least significant bits of the first byte; what fills the last byte counts as values.
     Raises LoadError where numpy is missing.
     """
-    numpy = _import_numpy()
+    _need_numpy()
+    import numpy
+
     order = "<" if byte_order == "little" else ">"
     name = _NUMPY.get((dtype.code, dtype.bits))
     if name is not None:
@@ -157,7 +161,8 @@ def values_of(data: bytes, dtype: DType, byte_order: str) -> NDArray[Any]:
         return codes
     if dtype.code == dtypes.INT:
         sign = 1 << (dtype.bits - 1)
-        return (codes.astype(numpy.int8) ^ sign) - sign
+        signed: NDArray[Any] = (codes.astype(numpy.int8) ^ sign) - sign
+        return signed
     return _table(_SMALL[dtype.code, dtype.bits])[codes]
 
 
@@ -235,9 +240,8 @@ def _table(small: _Small) -> NDArray[Any]:
     return values
 
 
-def _import_numpy() -> Any:
+def _need_numpy() -> None:
     try:
-        import numpy
+        import numpy  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise LoadError("values need numpy, which is not installed", hint="pip install numpy") from error
-    return numpy

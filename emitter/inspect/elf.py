@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from emitter.inspect.elf_records import BuildAttribute, Note, Property, Reloc, Verdef, Verneed
     from emitter.inspect.report import Report
     from emitter.inspect.view import View
+    from emitter.package import ByteOrder
 
 __all__ = ["ElfFile", "StringTable"]
 
@@ -36,6 +37,8 @@ DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_SONAM
 DT_RPATH, DT_RUNPATH, DT_GNU_HASH, DT_VERSYM = 15, 29, 0x6FFFFEF5, 0x6FFFFFF0
 
 MAX_HEADERS = 1 << 20  # sections or segments; compilers reach some 100,000
+_MAX_LOADS = 1 << 10  # PT_LOAD segments through which addresses are looked up
+_MAX_SYMBOL_TABLES = 16  # the gABI allows one of each type
 _MAX_DYNAMIC = 1 << 16
 
 _PHDR32_ORDER = (0, 6, 1, 2, 3, 4, 5, 7)  # where the fields of Phdr stand in the 32-bit class
@@ -76,7 +79,7 @@ class ElfFile(Reader):
         self.layouts = Layouts(ident[4], ident[5])
         self.ehdr = Ehdr(*ident[4:9], *view.unpack(self.layouts.ehdr, 16, "the ELF header"))
         self.is_64 = self.layouts.is_64
-        self.byte_order = "little" if ident[5] == 1 else "big"
+        self.byte_order: ByteOrder = "little" if ident[5] == 1 else "big"
         e_type = self.ehdr.e_type
         self.kind = f"ELF {_TYPES.get(e_type, f'file of type {e_type:#x}')}"
 
@@ -173,6 +176,13 @@ class ElfFile(Reader):
 
     def address_to_offset(self, address: int, size: int = 1) -> int | None:
         """Return the file offset of `size` bytes at a virtual address, or None where no PT_LOAD has them."""
+        if len(self.loads) > _MAX_LOADS:
+            raise FormatError(
+                "too many PT_LOAD segments",
+                where=self.view.where,
+                expected=f"at most {_MAX_LOADS}",
+                actual=len(self.loads),
+            )
         for phdr in self.loads:
             if phdr.p_vaddr <= address and address + size <= phdr.p_vaddr + phdr.p_filesz:
                 return phdr.p_offset + address - phdr.p_vaddr
@@ -271,9 +281,15 @@ class ElfFile(Reader):
         """The symbol tables, `dynsym` first; without section headers the one that the dynamic section leads to."""
         from emitter.inspect.elf_dynamic import dynamic_symbol_table
 
-        tables = [
-            self._symbol_table(n, shdr) for n, shdr in self.sections() if shdr.sh_type in (SHT_SYMTAB, SHT_DYNSYM)
-        ]
+        headers = [(n, shdr) for n, shdr in self.sections() if shdr.sh_type in (SHT_SYMTAB, SHT_DYNSYM)]
+        if len(headers) > _MAX_SYMBOL_TABLES:
+            raise FormatError(
+                "too many symbol tables",
+                where=self.view.where,
+                expected=f"at most {_MAX_SYMBOL_TABLES}",
+                actual=len(headers),
+            )
+        tables = [self._symbol_table(number, shdr) for number, shdr in headers]
         if all(table.name != "dynsym" for table in tables):
             found = dynamic_symbol_table(self)
             tables += [found] if found else []
@@ -318,9 +334,9 @@ class ElfFile(Reader):
 
         strings = StringTable(self.view, table.strings, table.strings_size, f"the string table of {table.name}")
         rows = self.view.table(
-            self.layouts.sym, table.offset, table.entry_size, table.count, f"the symbol table {table.name}"
+            self.layouts.sym, table.offset, table.entry_size, table.records, f"the symbol table {table.name}"
         )
-        versions = version_names(self, table.count) if table.name == "dynsym" else None
+        versions = version_names(self, table.records) if table.name == "dynsym" else None
         order = _SYM32_ORDER
         for number, row in enumerate(rows):
             version, hidden = next(versions) if versions else ("", False)

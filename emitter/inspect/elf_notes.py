@@ -18,6 +18,7 @@ __all__ = ["MAX_NOTES", "read_notes", "read_properties"]
 
 MAX_NOTES = 1 << 16  # in one file; a segment of zeros would hold one in every 12 bytes
 _MAX_OWNER = 4096
+_MAX_REGIONS = 1 << 12
 
 _PT_NOTE, _SHT_NOTE = 4, 7
 _NT_GNU_PROPERTY_TYPE_0 = 5
@@ -29,9 +30,16 @@ def read_notes(elf: ElfFile) -> Iterator[Note]:
     Raises FormatError for a note that leaves its segment or section.
     """
     left = MAX_NOTES
-    covered = []
+    covered: list[tuple[int, int]] = []
     regions = [(p.p_offset, p.p_filesz, p.p_align, f"segment {n}") for n, p in elf.segments(_PT_NOTE)]
     regions += [(s.sh_offset, s.sh_size, s.sh_addralign, f"section {n}") for n, s in elf.sections(_SHT_NOTE)]
+    if len(regions) > _MAX_REGIONS:
+        raise FormatError(
+            "too many segments and sections of notes",
+            where=elf.view.where,
+            expected=f"at most {_MAX_REGIONS}",
+            actual=len(regions),
+        )
     for offset, size, alignment, source in regions:
         if any(start <= offset and offset + size <= end for start, end in covered):
             continue

@@ -123,7 +123,7 @@ class SymbolTable(NamedTuple):
     name: str  # symtab, dynsym
     section: int | None
     offset: int
-    count: int
+    records: int  # with the empty one at number 0
     entry_size: int
     strings: int  # offset of its string table
     strings_size: int

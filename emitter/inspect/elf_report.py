@@ -63,7 +63,7 @@ def make_report(elf: ElfFile, page_size: int) -> Report:
     identity = _identity(elf, faults)
     count = 0
     with collect_faults(faults, "symbols"):
-        count = sum(max(table.count - 1, 0) for table in elf.symbol_tables)
+        count = sum(max(table.records - 1, 0) for table in elf.symbol_tables)
     dependencies: list[Dependency] = []
     with collect_faults(faults, "dependencies"):
         dependencies = _dependencies(elf, faults)
@@ -114,7 +114,8 @@ def _outside(elf: ElfFile, part: str, spans: Iterator[tuple[str, int, int]]) -> 
     """Yield a fault for each (label, offset, size) that ends behind the file."""
     left = _MAX_FAULTS
     for label, offset, size in spans:
-        with collect_faults(found := [], part):
+        found: list[Fault] = []
+        with collect_faults(found, part):
             if size:
                 elf.view.check(offset, size, label)
         left -= len(found)

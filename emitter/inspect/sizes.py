@@ -17,7 +17,7 @@ __all__ = ["Node", "PackSizes", "pack_sizes", "section_tree", "tensor_tree"]
 class PackSizes(NamedTuple):
     """The bytes of a pack: index + payload + padding is its size. `deduplicated` would come on top without sharing."""
 
-    index: int
+    index_size: int
     payload: int
     padding: int
     deduplicated: int
@@ -28,13 +28,14 @@ class Node(NamedTuple):
 
     name: str
     size: int
-    count: int
+    members: int
     children: list[Node]
 
 
 def pack_sizes(pack: PackEntry) -> PackSizes:
     """Return the sizes of a pack; tensors that share a payload are counted once."""
-    total, stored = 0, {}
+    total = 0
+    stored: dict[int, int] = {}
     for tensor in pack.tensors():
         total += tensor.nbytes
         stored[tensor.offset] = max(tensor.nbytes, stored.get(tensor.offset, 0))
@@ -53,10 +54,10 @@ def section_tree(report: Report, depth: int) -> list[Node]:
 
 
 class _Growing:
-    __slots__ = ("children", "count", "size")
+    __slots__ = ("children", "members", "size")
 
     def __init__(self) -> None:
-        self.size = self.count = 0
+        self.size = self.members = 0
         self.children: dict[str, _Growing] = {}
 
 
@@ -67,7 +68,7 @@ def _tree(items: Iterable[tuple[str, int]], depth: int) -> list[Node]:
         for prefix in _prefixes(name, depth):
             node = node.children.setdefault(prefix, _Growing())
             node.size += size
-            node.count += 1
+            node.members += 1
     return _nodes(root)
 
 
@@ -80,5 +81,5 @@ def _prefixes(name: str, depth: int) -> Iterator[str]:
 
 
 def _nodes(node: _Growing) -> list[Node]:
-    found = [Node(name, child.size, child.count, _nodes(child)) for name, child in node.children.items()]
+    found = [Node(name, child.size, child.members, _nodes(child)) for name, child in node.children.items()]
     return sorted(found, key=lambda child: (-child.size, child.name))

@@ -25,7 +25,7 @@ class _Box(NamedTuple):
     start: int
     end: int
     name: str
-    count: int = 1
+    items: int = 1
 
 
 def draw(artefact: Artefact, objects: Iterable[tuple[Artefact, Report]]) -> str:
@@ -82,7 +82,7 @@ def _lanes(boxes: list[_Box], size: int) -> list[list[_Box]]:
         for lane in lanes:
             last = lane[-1]
             if (box.end - last.start) * _WIDTH < _NARROW * size:
-                lane[-1] = _Box(last.start, max(box.end, last.end), last.name, last.count + 1)
+                lane[-1] = _Box(last.start, max(box.end, last.end), last.name, last.items + 1)
                 break
             if box.start >= last.end:
                 lane.append(box)
@@ -98,7 +98,7 @@ def _lanes(boxes: list[_Box], size: int) -> list[list[_Box]]:
 def _rectangle(box: _Box, size: int, y: float, colour: str) -> str:
     x = _LEFT + box.start / size * _WIDTH
     width = max((min(box.end, size) - box.start) / size * _WIDTH, 0.2)
-    more = f" and {box.count - 1} more" if box.count > 1 else ""
+    more = f" and {box.items - 1} more" if box.items > 1 else ""
     tip = _escape(f"{box.name}{more}: {box.start:#x}-{box.end:#x}, {box.end - box.start} bytes")
     room = int((width - 4) / _CHARACTER)
     label = ""

@@ -193,7 +193,7 @@ def tensor_json(found: Found) -> dict[str, object]:
         "stats": None
         if stats is None
         else {
-            "count": stats.count,
+            "count": stats.values,
             "minimum": stats.minimum,
             "maximum": stats.maximum,
             "mean": _finite(stats.mean),

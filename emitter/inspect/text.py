@@ -55,7 +55,7 @@ def size_lines(artefact: Artefact, report: Report, depth: int) -> Iterator[str]:
     for pack in report.packs:
         yield f"pack {pack.symbol or 'without a symbol'}: {pack.size} bytes"
         sizes = pack_sizes(pack)
-        yield f"  index {sizes.index}, payload {sizes.payload}, padding {sizes.padding}"
+        yield f"  index {sizes.index_size}, payload {sizes.payload}, padding {sizes.padding}"
         yield f"  deduplicated {sizes.deduplicated}: bytes of equal tensors that are not stored again"
         yield from _tree_lines(tensor_tree(pack, depth), "tensors", sizes.payload + sizes.deduplicated)
     if not report.packs:
@@ -182,5 +182,5 @@ def _tree_lines(nodes: list[Node], title: str, total: int, indent: str = "  ") -
 def _tree_rows(nodes: list[Node], total: int, indent: str) -> Iterator[tuple[str, ...]]:
     for node in nodes:
         share = f"{100 * node.size / total:.1f}" if total else "-"
-        yield str(node.size), share, str(node.count), f"{indent}{node.name}"
+        yield str(node.size), share, str(node.members), f"{indent}{node.name}"
         yield from _tree_rows(node.children, total, f"{indent}  ")
