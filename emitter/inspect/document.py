@@ -18,16 +18,19 @@ __all__ = ["inspect_document", "pieces"]
 
 
 def pieces(value: object) -> Iterator[str]:
-    """Yield a JSON document in pieces; an iterator in it becomes a list that is never held whole."""
+    """Yield a JSON document in pieces; an iterator in it becomes a list that is never held whole.
+
+    Iterators are values of the document, of their items, and so on: what holds none itself holds none deeper.
+    """
     import json
 
-    if isinstance(value, dict):
+    if isinstance(value, dict) and any(isinstance(item, Iterator) for item in value.values()):
         opening = "{"
         for key, item in value.items():
             yield f"{opening}{json.dumps(key)}: "
             yield from pieces(item)
             opening = ",\n"
-        yield "{}" if opening == "{" else "}"
+        yield "}"
     elif isinstance(value, Iterator):
         opening = "["
         for item in value:
@@ -35,8 +38,6 @@ def pieces(value: object) -> Iterator[str]:
             yield from pieces(item)
             opening = ",\n"
         yield "[]" if opening == "[" else "]"
-    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], dict):
-        yield from pieces(iter(value))
     else:
         yield json.dumps(value)
 

@@ -9,15 +9,25 @@ from __future__ import annotations
 from functools import cached_property
 
 from emitter.errors import FormatError
-from emitter.inspect.elf_records import Dyn, Ehdr, Layouts, Phdr, Shdr, Sym, SymbolTable
+from emitter.inspect.elf_records import Ehdr, Layouts, Phdr, Shdr
+from emitter.inspect.strings import StringTable
 from emitter.inspect.report import Reader
-from emitter.inspect.view import MAX_READ, MAX_STRING
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emitter.inspect.elf_records import BuildAttribute, Note, Property, Reloc, Verdef, Verneed
+    from emitter.inspect.elf_records import (
+        BuildAttribute,
+        Dyn,
+        Note,
+        Property,
+        Reloc,
+        Sym,
+        SymbolTable,
+        Verdef,
+        Verneed,
+    )
     from emitter.inspect.report import Report
     from emitter.inspect.view import View
     from emitter.package import ByteOrder
@@ -27,41 +37,17 @@ __all__ = ["ElfFile", "StringTable"]
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 _TYPES = {0: "file without type", 1: "relocatable object", 2: "executable", 3: "shared object", 4: "core file"}
 
-PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
+PT_LOAD, PT_INTERP = 1, 3
 _PN_XNUM = 0xFFFF
-SHT_SYMTAB, SHT_STRTAB, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 3, 6, 7, 8, 11
-_SHT_SYMTAB_SHNDX, _SHT_GNU_versym = 18, 0x6FFFFFFF
-_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
+SHT_NOBITS = 8
+_SHN_XINDEX = 0xFFFF
 
-DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_SONAME = 0, 1, 4, 5, 6, 10, 11, 14
-DT_RPATH, DT_RUNPATH, DT_GNU_HASH, DT_VERSYM = 15, 29, 0x6FFFFEF5, 0x6FFFFFF0
+DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 10, 14, 15, 29
 
 MAX_HEADERS = 1 << 20  # sections or segments; compilers reach some 100,000
 _MAX_LOADS = 1 << 10  # PT_LOAD segments through which addresses are looked up
-_MAX_SYMBOL_TABLES = 16  # the gABI allows one of each type
-_MAX_DYNAMIC = 1 << 16
 
 _PHDR32_ORDER = (0, 6, 1, 2, 3, 4, 5, 7)  # where the fields of Phdr stand in the 32-bit class
-_SYM32_ORDER = (0, 3, 4, 5, 1, 2)
-
-
-class StringTable:
-    """The strings of a table: of a small one from memory, of a large one each from the file."""
-
-    def __init__(self, view: View, offset: int, size: int, what: str) -> None:
-        view.check(offset, size, what)
-        self._view, self._offset, self._size, self._what = view, offset, size, what
-        self._data = view.read(offset, size, what) if size <= MAX_READ else b""
-
-    def get(self, offset: int, what: str) -> str:
-        """Return the string at `offset` of the table; raise FormatError, naming `what`, where there is none."""
-        if offset < len(self._data):
-            end = self._data.find(b"\0", offset, offset + MAX_STRING)
-            if end >= 0:
-                return self._data[offset:end].decode("utf-8", "surrogateescape")
-        if not offset and not self._size:
-            return ""
-        return self._view.string(self._offset + offset, self._offset + self._size, what)
 
 
 class ElfFile(Reader):
@@ -198,24 +184,9 @@ class ElfFile(Reader):
     @cached_property
     def dynamic(self) -> list[Dyn]:
         """The entries of the dynamic section before DT_NULL; empty where there is none."""
-        for _, phdr in self.segments(PT_DYNAMIC):
-            return self._dynamic_at(phdr.p_offset, phdr.p_filesz)
-        for _, shdr in self.sections(SHT_DYNAMIC):
-            return self._dynamic_at(shdr.sh_offset, shdr.sh_size)
-        return []
+        from emitter.inspect.elf_dynamic import read_dynamic
 
-    def _dynamic_at(self, offset: int, size: int) -> list[Dyn]:
-        entry_size = 2 * self.layouts.word_size
-        entries: list[Dyn] = []
-        for row in self.view.table(self.layouts.dyn, offset, entry_size, size // entry_size, "the dynamic section"):
-            if row[0] == DT_NULL:
-                break
-            entries.append(Dyn(*row))
-            if len(entries) > _MAX_DYNAMIC:
-                raise FormatError(
-                    "the dynamic section has no end", where=self.view.where, expected=f"at most {_MAX_DYNAMIC} entries"
-                )
-        return entries
+        return read_dynamic(self)
 
     def dynamic_values(self, d_tag: int) -> list[int]:
         """Return the values of every entry with the tag `d_tag`."""
@@ -279,75 +250,15 @@ class ElfFile(Reader):
     @cached_property
     def symbol_tables(self) -> list[SymbolTable]:
         """The symbol tables, `dynsym` first; without section headers the one that the dynamic section leads to."""
-        from emitter.inspect.elf_dynamic import dynamic_symbol_table
+        from emitter.inspect.elf_symbols import find_tables
 
-        headers = [(n, shdr) for n, shdr in self.sections() if shdr.sh_type in (SHT_SYMTAB, SHT_DYNSYM)]
-        if len(headers) > _MAX_SYMBOL_TABLES:
-            raise FormatError(
-                "too many symbol tables",
-                where=self.view.where,
-                expected=f"at most {_MAX_SYMBOL_TABLES}",
-                actual=len(headers),
-            )
-        tables = [self._symbol_table(number, shdr) for number, shdr in headers]
-        if all(table.name != "dynsym" for table in tables):
-            found = dynamic_symbol_table(self)
-            tables += [found] if found else []
-        return sorted(tables, key=lambda table: table.name)
-
-    def _symbol_table(self, number: int, shdr: Shdr) -> SymbolTable:
-        label = self.section_label(number)
-        if shdr.sh_link >= len(self.shdrs):
-            raise FormatError(
-                f"sh_link of {label} is not a section",
-                where=self.view.where,
-                expected=f"less than {len(self.shdrs)}",
-                actual=shdr.sh_link,
-            )
-        expected = 24 if self.is_64 else 16
-        if shdr.sh_entsize != expected:
-            raise FormatError(
-                f"sh_entsize of {label} is wrong", where=self.view.where, expected=expected, actual=shdr.sh_entsize
-            )
-        xindex = None
-        for _, other in self.sections(_SHT_SYMTAB_SHNDX):
-            if other.sh_link == number:
-                self.view.check(other.sh_offset, shdr.sh_size // expected * 4, "SHT_SYMTAB_SHNDX")
-                xindex = other.sh_offset
-        self.view.check(shdr.sh_offset, shdr.sh_size, label)
-        strings = self.shdrs[shdr.sh_link]
-        return SymbolTable(
-            "symtab" if shdr.sh_type == SHT_SYMTAB else "dynsym",
-            number,
-            shdr.sh_offset,
-            shdr.sh_size // expected,
-            expected,
-            strings.sh_offset,
-            strings.sh_size,
-            xindex,
-            shdr.sh_info,
-        )
+        return find_tables(self)
 
     def symbols(self, table: SymbolTable) -> Iterator[Sym]:
         """Yield the symbols of a table from number 1, with names; those of `dynsym` with their versions."""
-        from emitter.inspect.elf_dynamic import version_names
+        from emitter.inspect.elf_symbols import read_symbols
 
-        strings = StringTable(self.view, table.strings, table.strings_size, f"the string table of {table.name}")
-        rows = self.view.table(
-            self.layouts.sym, table.offset, table.entry_size, table.records, f"the symbol table {table.name}"
-        )
-        versions = version_names(self, table.records) if table.name == "dynsym" else None
-        order = _SYM32_ORDER
-        for number, row in enumerate(rows):
-            version, hidden = next(versions) if versions else ("", False)
-            if not number:
-                continue
-            st_name, st_info, st_other, st_shndx, st_value, st_size = row if self.is_64 else [row[i] for i in order]
-            shndx = st_shndx
-            if st_shndx == _SHN_XINDEX and table.xindex is not None:
-                (shndx,) = self.view.unpack(self.layouts.order + "I", table.xindex + 4 * number, "SHT_SYMTAB_SHNDX")
-            name = strings.get(st_name, f"the name of symbol {number}") if st_name else ""
-            yield Sym(number, name, st_info, st_other, st_shndx, st_value, st_size, shndx, version, hidden)
+        return read_symbols(self, table)
 
     def all_symbols(self) -> Iterator[tuple[SymbolTable, Sym]]:
         """Yield (table, symbol) of every table."""

@@ -7,16 +7,18 @@ DT_GNU_HASH, which no standard describes, binutils' and glibc's use of it.
 from __future__ import annotations
 
 from emitter.errors import FormatError
-from emitter.inspect.elf_records import SymbolTable, Verdef, Vernaux, Verneed
+from emitter.inspect.elf_records import Dyn, SymbolTable, Verdef, Vernaux, Verneed
+from emitter.inspect.strings import StringTable
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emitter.inspect.elf import ElfFile, StringTable
+    from emitter.inspect.elf import ElfFile
 
-__all__ = ["dynamic_symbol_table", "read_verdef", "read_verneed", "version_names"]
+__all__ = ["dynamic_symbol_table", "read_dynamic", "read_verdef", "read_verneed", "version_names"]
 
+_PT_DYNAMIC, _SHT_DYNAMIC, _DT_NULL = 2, 6, 0
 _DT_HASH, _DT_SYMTAB, _DT_SYMENT, _DT_GNU_HASH, _DT_STRTAB, _DT_STRSZ = 4, 6, 11, 0x6FFFFEF5, 5, 10
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = (
     0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF,
@@ -25,9 +27,30 @@ _SHT_GNU_VERDEF, _SHT_GNU_VERNEED, _SHT_GNU_VERSYM = 0x6FFFFFFD, 0x6FFFFFFE, 0x6
 # Machines whose DT_HASH has 64-bit words in the 64-bit class: s390x, and Alpha under its unofficial number.
 _WIDE_HASH = (22, 0x9026)
 
+_MAX_DYNAMIC = 1 << 16
 _MAX_VERSIONS = 1 << 16  # a version's number has 15 bits
 _VERSION_MASK = 0x7FFF
 _HIDDEN = 0x8000
+
+
+def read_dynamic(elf: ElfFile) -> list[Dyn]:
+    """Return the entries before DT_NULL of PT_DYNAMIC, else of the SHT_DYNAMIC section; empty without both."""
+    places = [(phdr.p_offset, phdr.p_filesz) for _, phdr in elf.segments(_PT_DYNAMIC)]
+    places += [(shdr.sh_offset, shdr.sh_size) for _, shdr in elf.sections(_SHT_DYNAMIC)]
+    if not places:
+        return []
+    offset, size = places[0]
+    entry_size = 2 * elf.layouts.word_size
+    entries: list[Dyn] = []
+    for row in elf.view.table(elf.layouts.dyn, offset, entry_size, size // entry_size, "the dynamic section"):
+        if row[0] == _DT_NULL:
+            break
+        entries.append(Dyn(*row))
+        if len(entries) > _MAX_DYNAMIC:
+            raise FormatError(
+                "the dynamic section has no end", where=elf.view.where, expected=f"at most {_MAX_DYNAMIC} entries"
+            )
+    return entries
 
 
 def dynamic_symbol_table(elf: ElfFile) -> SymbolTable | None:
@@ -96,8 +119,6 @@ def version_names(elf: ElfFile, count: int) -> Iterator[tuple[str, bool]] | None
 
 def _table(elf: ElfFile, sh_type: int, d_tag: int, d_count: int | None) -> tuple[int, int, int, StringTable] | None:
     """Return (offset, end, number of records, strings) of a version table, by its section or its dynamic entry."""
-    from emitter.inspect.elf import StringTable
-
     for number, shdr in elf.sections(sh_type):
         label = elf.section_label(number)
         elf.view.check(shdr.sh_offset, shdr.sh_size, label)
