@@ -35,7 +35,8 @@ def package_of(path: str | os.PathLike[str], number: int | None = None) -> Packa
         package.add_input(os.path.join(os.curdir, name) if name.startswith("raw:") else name, keep_metadata=True)
         return package
     for pack in _packs(name, number):
-        contents = read_at(source, "", pack.file_offset, pack.size)
+        holder = FileSource.of(pack.path) if pack.sidecar else source
+        contents = read_at(holder, "", pack.file_offset, pack.size)
         names = {tensor.name for tensor in package.tensors}
         for tensor in contents.tensors:
             if tensor.name in names:

@@ -37,13 +37,14 @@ class Header(NamedTuple):
     directory_count: int
     directory_record_size: int
     alignment: int
+    sidecar: bool
 
 
 def read_header(data: memoryview, where: str) -> Header:
     """Read and check the header of the pack that begins `data`, which may be longer than the pack.
 
-    Raises FormatError for a header that breaks the format, LoadError for one that is truncated, or that this version
-    cannot read.
+    `sidecar` says that it is an index pack, whose payloads are in another file. Raises FormatError for a header that
+    breaks the format, LoadError for one that is truncated, or that this version cannot read.
     """
     size = fmt.HEADER.size
     if data[: len(fmt.MAGIC)] != fmt.MAGIC:
@@ -95,7 +96,8 @@ def read_header(data: memoryview, where: str) -> Header:
             expected=f"{header_crc:#010x}",
             actual=f"{found_crc:#010x}",
         )
-    unknown = incompatible & ~fmt.KNOWN_INCOMPATIBLE
+    sidecar = bool(incompatible & fmt.SIDECAR_FEATURE)
+    unknown = incompatible & ~fmt.KNOWN_INCOMPATIBLE & ~fmt.SIDECAR_FEATURE
     if unknown:
         bits = ", ".join(str(bit) for bit in range(64) if unknown >> bit & 1)
         raise LoadError(
@@ -116,6 +118,7 @@ def read_header(data: memoryview, where: str) -> Header:
         index_crc,
         schema_hash,
         *rest,
+        sidecar,
     )
     if not header_size <= index_size <= total_size or index_size % 8:
         raise FormatError(
@@ -123,6 +126,10 @@ def read_header(data: memoryview, where: str) -> Header:
             where=where,
             expected=f"a multiple of 8, {header_size} to total_size {total_size}",
             actual=index_size,
+        )
+    if sidecar and total_size != index_size:
+        raise FormatError(
+            "total_size of an index pack is not its index_size", where=where, expected=index_size, actual=total_size
         )
     if total_size > len(data):
         raise _truncated(where, total_size, len(data))

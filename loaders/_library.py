@@ -6,12 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-from emitter.errors import LoadError, UsageError, shown
+from emitter.errors import LoadError, shown
 from emitter.loaders._containers import find
+from emitter.loaders._memory import map_file, view_buffer
 from emitter.loaders._pack import Index
 from emitter.loaders._tensor import Tensor, check_crc
 from emitter.pack import format as fmt
-from emitter.package import OPEN_FLAGS
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Tensors(ABC):
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of `names()`."""
         pack = self._pack()
-        return (Tensor(pack.index, number, pack.file_offset) for number in range(len(pack.index())))
+        return (Tensor(pack.index, number, pack.base) for number in range(len(pack.index())))
 
     def values(self) -> Iterator[NDArray[Any]]:
         """Yield the array of every tensor, in the order of `names()`."""
@@ -89,7 +89,7 @@ class _Tensors(ABC):
             raise LoadError(
                 f"it holds no tensor called {shown(name)}", where=index.where, hint=_nearest(index, str(name))
             )
-        return Tensor(pack.index, number, pack.file_offset)
+        return Tensor(pack.index, number, pack.base)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -127,14 +127,22 @@ class _Tensors(ABC):
 class Pack(_Tensors):
     """One pack of a library.
 
-    `file_offset` is where it begins in the file, `size` is its bytes, `member` the archive member around it, or empty.
+    `path` is the file that holds its bytes: the library's own, or a sidecar beside it; `sidecar` is then the name that
+    the library has for that, and else empty. `file_offset` is where the pack begins in that file, `size` is its bytes,
+    `member` the archive member around it, or empty.
+
+    A library in a buffer has no folder to look for a sidecar in: its pack describes every tensor, and has no bytes.
     """
 
-    __slots__ = ("_index", "_where", "file_offset", "member", "size")
+    __slots__ = ("_index", "_own", "_where", "file_offset", "member", "path", "sidecar", "size")
 
-    def __init__(self, index: Index, file_offset: int, member: str) -> None:
+    def __init__(self, index: Index, file_offset: int, member: str, path: str, own: Index | None = None) -> None:
         self._index: Index | None = index
+        self._own = own
         self._where = index.where
+        named = own or index
+        self.path: str = path
+        self.sidecar: str = named.sidecar().name if named.header.sidecar else ""
         self.file_offset: int = file_offset
         self.size: int = index.header.total_size
         self.member: str = member
@@ -155,18 +163,25 @@ class Pack(_Tensors):
     def _pack(self) -> Pack:
         return self
 
+    @property
+    def base(self) -> int:
+        """What offsets of payloads in their file count from. For this package's own use."""
+        return 0 if self.sidecar else self.file_offset
+
     def place(self) -> str:
         """Say where the pack is. For this package's own use."""
         member = f"in {shown(self.member)} " if self.member else ""
         return f"{member}at file offset {self.file_offset:#x}"
 
     def _close(self) -> None:
-        self._index = None
+        self._index = self._own = None
 
     def validate(self) -> None:
         """Check every rule of the format outside the payloads: O(tensors). Raise FormatError for a broken one."""
         from emitter.loaders._validate import validate
 
+        if self._own is not None:
+            validate(self._own)
         validate(self.index())
 
     def check(self) -> None:
@@ -175,11 +190,7 @@ class Pack(_Tensors):
         index = self.index()
         for number in range(index.tables[fmt.PAYLOAD.kind].records):
             payload = index.raw_payload(number)
-            check_crc(
-                index.data[payload.offset : payload.offset + payload.size],
-                payload.crc32c,
-                f"{self._where}: payload {number}",
-            )
+            check_crc(index.payload_bytes(payload), payload.crc32c, f"{self._where}: payload {number}")
 
 
 class Library(_Tensors):
@@ -242,15 +253,16 @@ def load(source: str | os.PathLike[str] | Buffer) -> Library:
     `source` is the path of a `.pack`, an ELF, Mach-O or PE library, program or object, or an ar archive; or a buffer
     (bytes, memoryview, mmap, ...) with the content of one. Of a universal file, the slice for the CPU of this host is
     opened, or the first if there is none; `Library.kind` says which. A file is mapped, not read: opening takes the same
-    time for every size. Raises LoadError for what cannot be opened, is truncated, or holds no pack, FormatError for
+    time for every size, but for a library that is pinned to its sidecar, which is read. Raises LoadError for what
+    cannot be opened, is truncated, or holds no pack, and for a sidecar that is missing or another one, FormatError for
     what breaks its own format.
     """
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)
-        data = _map(path)
+        data = map_file(path)
     else:
         path = "buffer"
-        data = _view(source)
+        data = view_buffer(source)
     contents = find(data, path)
     several = len(contents.places) > 1
     packs = []
@@ -264,49 +276,14 @@ def load(source: str | os.PathLike[str] | Buffer) -> Library:
                 expected=place.size,
                 actual=index.header.total_size,
             )
-        packs.append(Pack(index, place.offset, place.member))
+        if index.header.sidecar and isinstance(source, (str, os.PathLike)):
+            from emitter.loaders._sidecar import follow
+
+            beside, pack = follow(index, path)
+            packs.append(Pack(pack, 0, place.member, beside, own=index))
+        else:
+            packs.append(Pack(index, place.offset, place.member, path))
     return Library(path, contents.kind, tuple(packs))
-
-
-def _map(path: str) -> memoryview:
-    import mmap
-
-    try:
-        # Opening a pipe waits for its writer, opening a device may do anything: so the type is looked at first, and
-        # again when the file is open.
-        _check_regular(os.stat(path).st_mode, path)
-        fd = os.open(path, OPEN_FLAGS)
-        try:
-            status = os.fstat(fd)
-            _check_regular(status.st_mode, path)
-            if not status.st_size:
-                raise LoadError("the file is empty", where=path)
-            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
-        finally:
-            os.close(fd)
-    except (OSError, ValueError, OverflowError) as error:
-        raise LoadError(f"cannot open: {getattr(error, 'strerror', None) or error}", where=path) from error
-
-
-def _check_regular(mode: int, path: str) -> None:
-    import stat
-
-    if not stat.S_ISREG(mode):
-        raise LoadError(
-            "not a regular file",
-            where=path,
-            hint="only files can be mapped: write the bytes to one, or load them as a buffer",
-        )
-
-
-def _view(source: Buffer) -> memoryview:
-    try:
-        view = memoryview(source)
-    except (TypeError, ValueError) as error:
-        raise UsageError("neither a path nor a buffer", where="load", actual=type(source).__name__) from error
-    if not view.c_contiguous:
-        raise UsageError("the buffer is not contiguous", where="load", hint="pass bytes(buffer)")
-    return (view.cast("B") if view.nbytes else memoryview(b"")).toreadonly()
 
 
 def _nearest(index: Index, name: str) -> str:

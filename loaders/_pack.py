@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from emitter.dtypes import DType
-from emitter.errors import FormatError, shown
+from emitter.errors import FormatError, LoadError, shown
 from emitter.loaders._header import read_header
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING, NamedTuple
@@ -17,12 +17,13 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Index", "Payload", "Table", "TensorRecord"]
+__all__ = ["Index", "Payload", "SidecarRecord", "Table", "TensorRecord"]
 
 _ENTRY = {order: struct.Struct(order + fmt.DIRECTORY_ENTRY.struct_format) for order in "<>"}
 _PAYLOAD = {order: struct.Struct(order + fmt.PAYLOAD.struct_format) for order in "<>"}
 _TENSOR = {order: struct.Struct(order + fmt.TENSOR.struct_format) for order in "<>"}
 _METADATA = {order: struct.Struct(order + fmt.METADATA.struct_format) for order in "<>"}
+_SIDECAR = {order: struct.Struct(order + fmt.SIDECAR.struct_format) for order in "<>"}
 
 # Kind: (the record as this version knows it, what a record's size is a multiple of, whether records may grow)
 _TABLES = {
@@ -31,6 +32,7 @@ _TABLES = {
     fmt.METADATA.kind: (fmt.METADATA, 8, True),
     fmt.DIMS.kind: (fmt.DIMS, 8, False),
     fmt.STRINGS.kind: (fmt.STRINGS, 1, False),
+    fmt.SIDECAR.kind: (fmt.SIDECAR, 8, True),
 }
 
 
@@ -69,8 +71,21 @@ class TensorRecord(NamedTuple):
     metadata_count: int
 
 
+class SidecarRecord(NamedTuple):
+    """Which file holds the payloads: its name, a file beside the one that holds the index pack.
+
+    `pin` is (size in bytes, SHA-256) of the only file that will do, or None.
+    """
+
+    name: str
+    pin: tuple[int, bytes] | None
+
+
 class Index:
-    """The index of one pack. `data` is exactly the pack's bytes; `where` names it in messages."""
+    """The index of one pack. `data` is exactly the pack's bytes; `where` names it in messages.
+
+    That of an index pack (`header.sidecar`) says of payloads where they were in the sidecar as it was emitted.
+    """
 
     __slots__ = ("data", "header", "order", "regions", "tables", "where")
 
@@ -124,6 +139,12 @@ class Index:
                     actual=record_size,
                 )
             self.tables[kind] = Table(record_size, offset, records)
+        wanted = 1 if header.sidecar else 0
+        found = self.tables[fmt.SIDECAR.kind].records
+        if found != wanted:
+            raise FormatError(
+                "the records of sidecars do not fit the pack's features", where=where, expected=wanted, actual=found
+            )
 
     def __len__(self) -> int:
         """Tensors in the pack."""
@@ -187,7 +208,8 @@ class Index:
     def check_payload(self, payload: Payload, where: str) -> None:
         """Raise FormatError for a payload that is not aligned, or not in the pack behind its index."""
         header = self.header
-        if payload.offset < header.index_size or payload.offset + payload.size > header.total_size:
+        outside = payload.offset < header.index_size or payload.offset + payload.size > header.total_size
+        if outside and not header.sidecar:
             raise FormatError(
                 "the payload is not in the pack",
                 where=where,
@@ -206,6 +228,32 @@ class Index:
             raise FormatError(
                 "the payload is not aligned", where=where, expected=f"a multiple of {alignment}", actual=payload.offset
             )
+
+    def payload_bytes(self, payload: Payload) -> memoryview:
+        """Return the bytes of a payload that has been checked; raise LoadError if they are in a sidecar."""
+        if self.header.sidecar:
+            raise LoadError(
+                f"its bytes are in the file {shown(self.sidecar().name)}",
+                where=self.where,
+                hint="load the library by its path: the file is looked for beside it",
+            )
+        return self.data[payload.offset : payload.offset + payload.size]
+
+    def sidecar(self) -> SidecarRecord:
+        """Return the sidecar record of an index pack; raise FormatError for one that breaks the format."""
+        where = f"{self.where}: the sidecar record"
+        at = self.tables[fmt.SIDECAR.kind].offset
+        offset, length, flags, size, sha256 = _SIDECAR[self.order].unpack_from(self.data, at)
+        name = self.string("the name of the sidecar", offset, length)
+        if not fmt.is_sidecar_name(name):
+            raise FormatError("not the name of a file in a folder", where=where, actual=shown(name))
+        reserved = at + fmt.SIDECAR.offset("reserved")
+        pinned = flags == fmt.PINNED
+        if flags not in {0, fmt.PINNED} or any(self.data[reserved : reserved + 4]):
+            raise FormatError("reserved bits or bytes are not zero", where=where)
+        if not pinned and (size or any(sha256)):
+            raise FormatError("size and sha256 are not zero, and it is not pinned", where=where)
+        return SidecarRecord(name, (size, sha256) if pinned else None)
 
     def shape(self, record: TensorRecord, where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return shape and strides (in elements, and row-major) of a tensor."""

@@ -27,7 +27,8 @@ class Tensor:
 
     `shape` and `strides` (in elements, row-major) are tuples of ints; `nbytes` and `alignment` are bytes; `encoding` is
     0 where the bytes are elements of `dtype`, else the code of a block format, whose bytes are given as they are;
-    `crc32c` is the checksum that was written with the bytes; `file_offset` is where they begin in the file.
+    `crc32c` is the checksum that was written with the bytes; `file_offset` is where they begin in the file that holds
+    them, `Pack.path`.
 
     >>> tensor = library.tensor("conv1.weight")             # doctest: +SKIP
     >>> tensor.dtype, tensor.shape, tensor.numpy().sum()    # doctest: +SKIP
@@ -77,10 +78,9 @@ class Tensor:
     def bytes(self) -> memoryview:
         """Return the bytes as they lie in the file, in the pack's byte order: a read-only view without a copy.
 
-        Raises LoadError if the library is closed.
+        Raises LoadError if the library is closed, or if they are in a sidecar and the library was not loaded by a path.
         """
-        start = self._payload.offset
-        return self._open().data[start : start + self.nbytes]
+        return self._open().payload_bytes(self._payload)
 
     def numpy(self) -> NDArray[Any]:
         """Return a read-only array of the tensor's shape and type over the file's own bytes.

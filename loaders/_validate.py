@@ -55,7 +55,7 @@ def _check_tables(index: Index) -> None:
 
 def _check_payloads(index: Index) -> None:
     header = index.header
-    end, largest = header.index_size, 8
+    end, largest = 0 if header.sidecar else header.index_size, 8
     for number in range(index.tables[fmt.PAYLOAD.kind].records):
         payload = index.raw_payload(number)
         where = f"{index.where}: payload {number}"
@@ -69,7 +69,9 @@ def _check_payloads(index: Index) -> None:
             )
         end = payload.offset + payload.size
         largest = max(largest, payload.alignment)
-    if header.total_size != end:
+    if header.sidecar:
+        index.sidecar()
+    elif header.total_size != end:
         raise FormatError(
             "total_size is not the end of the last payload", where=index.where, expected=end, actual=header.total_size
         )

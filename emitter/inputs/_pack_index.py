@@ -110,6 +110,10 @@ class Index:
                 expected=f"{header['header_crc32c']:#010x}",
                 actual=f"{crc:#010x}",
             )
+        if header["incompatible_features"] & fmt.SIDECAR_FEATURE:
+            raise InputError(
+                "an index without bytes: they are in a sidecar", where=where, hint="name the .pack beside the library"
+            )
         unknown = header["incompatible_features"] & ~fmt.KNOWN_INCOMPATIBLE
         if unknown:
             bits = ", ".join(str(bit) for bit in range(64) if unknown >> bit & 1)

@@ -239,7 +239,14 @@ def test_a_later_minor_version_is_read(tmp_path: Path, byte_order: ByteOrder) ->
     assert payload(tensors[3]) == b"abcde"
 
 
-@pytest.mark.parametrize("bit", [0, 5, 63])
+def test_an_index_without_bytes_is_refused(tmp_path: Path) -> None:
+    image = Image(build_pack(sample()))
+    image.set(fmt.HEADER, "incompatible_features", fmt.SIDECAR_FEATURE)
+    with pytest.raises(InputError, match="they are in a sidecar; name the .pack beside the library"):
+        read(tmp_path, image.sealed())
+
+
+@pytest.mark.parametrize("bit", [1, 5, 63])
 def test_an_incompatible_bit_is_refused_by_number(tmp_path: Path, bit: int) -> None:
     image = Image(build_pack(sample()))
     image.set(fmt.HEADER, "incompatible_features", 1 << bit)
