@@ -242,7 +242,7 @@ def test_a_later_minor_version_is_read(tmp_path: Path, byte_order: ByteOrder) ->
 def test_an_index_without_bytes_is_refused(tmp_path: Path) -> None:
     image = Image(build_pack(sample()))
     image.set(fmt.HEADER, "incompatible_features", fmt.SIDECAR_FEATURE)
-    with pytest.raises(InputError, match="they are in a sidecar; name the .pack beside the library"):
+    with pytest.raises(InputError, match=r"they are in a sidecar; name the \.pack beside the library"):
         read(tmp_path, image.sealed())
 
 
