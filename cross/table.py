@@ -11,12 +11,15 @@ import sys
 from dataclasses import dataclass
 
 __all__ = [
+    "BOARDS",
     "JUDGES",
     "SAME_AS",
     "TOOLCHAINS",
     "UNPACKAGED",
+    "Board",
     "Toolchain",
     "find",
+    "find_board",
     "missing_tool",
     "packages",
     "skip_reason",
@@ -76,6 +79,128 @@ def _debian(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A machine without an operating system that QEMU emulates, and how programs for it are built.
+
+    Programs begin with picolibc's start-up code, are placed by its linker script, and print through the emulator
+    (semihosting). Memory is (address, bytes): `flash` and `ram` are what that script is told of, `weights` is apart from
+    them, and at `pack` there is room for a pack that no program was linked with.
+    """
+
+    name: str  # the target
+    c: str  # the GNU C compiler's command
+    flags: tuple[str, ...]  # of the CPU and its ABI
+    variants: tuple[str, ...] = ()  # other CPUs whose programs the target's objects may join
+    specs: str = "picolibc.specs"
+    qemu: tuple[str, ...]  # the emulator's command and what it shall be
+    flash: tuple[int, int]
+    ram: tuple[int, int]
+    weights: tuple[int, int]
+    pack: int
+    packages: tuple[str, ...]  # Debian's
+
+    def tool(self, name: str) -> str:
+        """Return the command of a GNU tool of this target: `readelf`, `nm`."""
+        return f"{self.c.removesuffix('gcc')}{name}"
+
+    def compiler(self) -> list[str]:
+        """Return the command that compiles and links a program."""
+        memory = {
+            "__flash": self.flash[0], "__flash_size": self.flash[1], "__ram": self.ram[0], "__ram_size": self.ram[1],
+        }  # fmt: skip
+        symbols = [f"-Wl,--defsym={name}={value:#x}" for name, value in memory.items()]
+        return [self.c, f"--specs={self.specs}", "--oslib=semihost", "--crt0=hosted", *self.flags, *symbols]
+
+    def runner(self, pack: str | None = None) -> list[str]:
+        """Return what runs a program that follows it; with `pack`, the board's memory holds that file."""
+        printing = ["-chardev", "stdio,id=out", "-semihosting-config", "enable=on,target=native,chardev=out"]
+        loader = ["-device", f"loader,file={pack},addr={self.pack:#x},force-raw=on"] if pack else []
+        quiet = ["-nographic", "-monitor", "none", "-serial", "none"]
+        return [*self.qemu, *quiet, *printing, *loader, "-kernel"]
+
+
+_ARM_PACKAGES = ("gcc-arm-none-eabi", "picolibc-arm-none-eabi", "qemu-system-arm")
+_RISCV_PACKAGES = ("gcc-riscv64-unknown-elf", "picolibc-riscv64-unknown-elf", "qemu-system-misc")
+
+
+def _riscv(name: str, qemu: str, march: str, mabi: str, *, variants: tuple[str, ...]) -> Board:
+    return Board(
+        name=name,
+        c="riscv64-unknown-elf-gcc",
+        flags=(f"-march={march}", f"-mabi={mabi}", "-mcmodel=medany"),
+        variants=variants,
+        qemu=(qemu, "-M", "virt", "-bios", "none"),
+        flash=(0x80000000, 0x200000),
+        ram=(0x80200000, 0x200000),
+        weights=(0x80400000, 0x200000),
+        pack=0x80600000,
+        packages=_RISCV_PACKAGES,
+    )
+
+
+BOARDS: tuple[Board, ...] = (
+    Board(
+        name="thumbv7em-none-eabihf",
+        c="arm-none-eabi-gcc",
+        flags=("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+        variants=(
+            "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
+            "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+        ),
+        qemu=("qemu-system-arm", "-M", "mps2-an386"),
+        flash=(0, 0x200000),
+        ram=(0x20000000, 0x100000),
+        weights=(0x200000, 0x200000),
+        pack=0x21000000,
+        packages=_ARM_PACKAGES,
+    ),
+    Board(
+        name="thumbv6m-none-eabi",
+        c="arm-none-eabi-gcc",
+        flags=("-mcpu=cortex-m0", "-mthumb"),
+        variants=(
+            "-mcpu=cortex-m0plus -mthumb",
+            "-mcpu=cortex-m3 -mthumb",
+            "-mcpu=cortex-m4 -mthumb -mfloat-abi=soft",
+            "-mcpu=cortex-m33+nodsp -mthumb -mfloat-abi=soft",
+        ),
+        qemu=("qemu-system-arm", "-M", "microbit"),
+        flash=(0, 0x28000),
+        ram=(0x20000000, 0x4000),
+        weights=(0x28000, 0x10000),
+        pack=0x38000,
+        packages=_ARM_PACKAGES,
+    ),
+    Board(
+        name="aarch64-none-elf",
+        # Debian has no compiler of this name; without start files and C library, that of Linux is the same.
+        c="aarch64-linux-gnu-gcc",
+        flags=("-fno-pie", "-no-pie", "-static"),
+        specs="/usr/lib/picolibc/aarch64-linux-gnu/picolibc.specs",
+        qemu=("qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-nodefaults"),
+        flash=(0x40400000, 0x200000),
+        ram=(0x40600000, 0x200000),
+        weights=(0x40800000, 0x200000),
+        pack=0x40A00000,
+        packages=("gcc-aarch64-linux-gnu", "picolibc-aarch64-linux-gnu", "qemu-system-arm"),
+    ),
+    _riscv(
+        "riscv32imac-none-elf",
+        "qemu-system-riscv32",
+        "rv32imac",
+        "ilp32",
+        variants=("-march=rv32i -mabi=ilp32", "-march=rv32imafdc -mabi=ilp32"),
+    ),
+    _riscv(
+        "riscv64gc-none-elf",
+        "qemu-system-riscv64",
+        "rv64imafdc",
+        "lp64d",
+        variants=("-march=rv64imafd -mabi=lp64d", "-march=rv64gc_zba_zbb -mabi=lp64d"),
+    ),
+)
+
 TOOLCHAINS: tuple[Toolchain, ...] = (
     Toolchain(
         name="x86_64-linux-gnu",
@@ -107,9 +232,14 @@ TOOLCHAINS: tuple[Toolchain, ...] = (
 # Targets whose programs are another target's.
 SAME_AS = {"cuda-host": "x86_64-linux-gnu", "cuda-host-aarch64": "aarch64-linux-gnu"}
 
+_NDK = "the Android NDK is not in Debian"
+
 # Targets that Debian has no toolchain for.
 UNPACKAGED = {
-    "aarch64-linux-android": "the Android NDK is not in Debian",
+    "aarch64-linux-android": _NDK,
+    "x86_64-linux-android": _NDK,
+    "armv7-linux-androideabi": _NDK,
+    "riscv64-linux-android": _NDK,
     "aarch64-linux-musl": "Debian's musl-tools are for the host's own CPU",
     "loongarch64-linux-gnu": "Debian 12 has no C compiler for LoongArch",
 }
@@ -119,7 +249,9 @@ JUDGES: tuple[tuple[str, str], ...] = (
     ("qemu-aarch64", "qemu-user"),
     ("clang", "clang"),
     ("ld.lld", "lld"),
+    ("lld-link", "lld"),
     ("llvm-strip", "llvm"),
+    ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
     ("mold", "mold"),
     ("ld", "binutils"),
     ("eu-elflint", "elfutils"),
@@ -140,23 +272,28 @@ def find(name: str) -> Toolchain | None:
     return next((toolchain for toolchain in TOOLCHAINS if toolchain.name == name), None)
 
 
+def find_board(name: str) -> Board | None:
+    """Return the board of the bare-metal target with the canonical name `name`, or None."""
+    return next((board for board in BOARDS if board.name == name), None)
+
+
 def missing_tool(toolchain: Toolchain) -> str | None:
     """Return the first command that is not installed of those that build and run a C program, or None."""
     return next((tool for tool in (toolchain.c, *toolchain.runner()[:1]) if shutil.which(tool) is None), None)
 
 
 def skip_reason(name: str) -> str | None:
-    """Return why programs for a target cannot be built and run here, naming the missing tool; None if they can."""
+    """Return why programs for a target cannot be built and run on a host, naming the missing tool; None if they can."""
     toolchain = find(name)
     if toolchain is None:
-        return f"{name}: {UNPACKAGED.get(name, 'there is no such toolchain')}"
+        return f"{name}: {UNPACKAGED.get(name, 'its programs are not run by a host')}"
     tool = missing_tool(toolchain)
     return None if tool is None else f"{tool} is not installed"
 
 
 def packages() -> list[str]:
     """Return every Debian package that tests and benchmarks need, sorted."""
-    compilers = {package for toolchain in TOOLCHAINS for package in toolchain.packages}
+    compilers = {package for toolchain in (*TOOLCHAINS, *BOARDS) for package in toolchain.packages}
     return sorted({*PYTHON_PACKAGES, *compilers, *(package for _, package in JUDGES)})
 
 

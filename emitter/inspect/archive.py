@@ -1,12 +1,12 @@
 """Reads ar archives: GNU, BSD, COFF and thin ones, with their symbol indexes.
 
 A member has a header of 60 ASCII bytes, begins at an even offset, and is padded with a newline. Long names stand in a
-member of their own (`//`, named `/OFFSET`), or before the member's bytes (`#1/LENGTH`). The index of symbols is a member
-too: `/` (32-bit big-endian words; a second one of COFF is little-endian and sorted), `/SYM64/`, or `__.SYMDEF` in its
-variants.
+member of their own (`//`, named `/OFFSET`), or before the member's bytes (`#1/LENGTH`). The index of symbols is a
+member too: `/` (32-bit big-endian words; a second one of COFF is little-endian and sorted), `/SYM64/`, or one of the
+variants of `__.SYMDEF`.
 
-Source: the manual of `ar`; binutils for the GNU forms; <mach-o/ranlib.h>; Microsoft, "PE Format": Archive (Library) File
-Format.
+Source: the manual of `ar`; binutils for the GNU forms; <mach-o/ranlib.h>; Microsoft, "PE Format": Archive (Library)
+File Format.
 """
 
 from __future__ import annotations

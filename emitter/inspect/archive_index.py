@@ -100,8 +100,9 @@ def _read_bsd(view: View, word: int) -> Iterator[IndexEntry]:
 def index_faults(archive: ArchiveFile) -> Iterator[FormatError]:
     """Yield where an index and the members differ: an offset that is no member's, a name too many or too few.
 
-    A linker takes from an archive what the index names, and nothing else. Members that cannot be read are left to the
-    readers of members. At most 64 differences of each index are told.
+    A linker takes from an archive what the index names, and nothing else; of members that define one name it needs the
+    first alone, and some archivers name no more. Members that cannot be read are left to their readers. At most
+    64 differences of each index are told.
     """
     from emitter.inspect import recognise_member
 
@@ -112,6 +113,7 @@ def index_faults(archive: ArchiveFile) -> Iterator[FormatError]:
         indexed: dict[int, set[str]] = {}
         for entry in read_index(archive.view, index, second=index.ar_name == "/" and number > 0):
             indexed.setdefault(entry.header_offset, set()).add(entry.name)
+        everywhere = set().union(*indexed.values())
         told = 0
         for offset in sorted(indexed.keys() - places.keys()):
             told += 1
@@ -129,7 +131,7 @@ def index_faults(archive: ArchiveFile) -> Iterator[FormatError]:
             if defined is None:
                 continue
             named = indexed.get(offset, set())
-            wrong = [(name, "defines") for name in sorted(defined - named)]
+            wrong = [(name, "defines") for name in sorted(defined - everywhere)]
             wrong += [(name, "does not define") for name in sorted(named - defined)]
             for name, word in wrong:
                 told += 1
