@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from emitter.layout import Copy
-    from emitter.page_hashes import PageHasher
+    from emitter.page_hashes import SharedHasher
+
+    class Pages(Protocol):
+        """Takes in ranges of the destination, for the hashes of its pages."""
+
+        def data(self, start: int, data: bytes) -> None:
+            """Take in bytes that have been written, or are about to be."""
 
     class Sums(Protocol):
         """Takes in consecutive ranges of the destination, each final when it is given."""
@@ -31,15 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Followed", "Follower", "Ranges"]
 
+_WAITING = 32  # ranges whose pages may wait to be hashed: two steps of the kernel's copy
 _BEHIND = 8  # tasks that may wait for the second thread: it keeps a block of each in memory
 
 
 class Ranges:
     """The checksums of the copies of one run, fed with consecutive ranges of the destination; page hashes take part."""
 
-    def __init__(
-        self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int], pages: PageHasher | None
-    ) -> None:
+    def __init__(self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int], pages: Pages | None) -> None:
         self.fd = fd
         self.pages = pages
         self.copies = copies
@@ -49,8 +54,6 @@ class Ranges:
 
     def hole(self, start: int, end: int) -> None:
         """Take in zeros."""
-        if self.pages is not None:
-            self.pages.hole(start, end)
         for number, low, high in self._split(start, end):
             self.crcs[number] = crc32c_zeros(high - low, self.crcs[number])
 
@@ -128,11 +131,12 @@ class Follower:
 
 
 class Followed:
-    """The checksums of a run, by the second thread."""
+    """The checksums of a run, by the second thread; with `shared`, the first takes its part in hashing pages."""
 
-    def __init__(self, follower: Follower, ranges: Ranges) -> None:
+    def __init__(self, follower: Follower, ranges: Ranges, shared: SharedHasher | None) -> None:
         self.follower = follower
         self.ranges = ranges
+        self.shared = shared
 
     def hole(self, start: int, end: int) -> None:
         """Let the thread take in zeros."""
@@ -140,7 +144,11 @@ class Followed:
 
     def written(self, start: int, end: int) -> None:
         """Let the thread read back what has been written."""
+        if self.shared is not None:
+            self.shared.offer(start, end)
         self.follower.add(lambda: self.ranges.written(start, end))
+        if self.shared is not None:
+            self.shared.help(_WAITING)
 
     def data(self, start: int, data: bytes) -> None:
         """Let the thread read back what has been written, which proves it."""
