@@ -10,8 +10,8 @@ from functools import cached_property
 
 from emitter.errors import FormatError
 from emitter.inspect.elf_records import Ehdr, Layouts, Phdr, Shdr
-from emitter.inspect.strings import StringTable
 from emitter.inspect.report import Reader
+from emitter.inspect.strings import StringTable
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
