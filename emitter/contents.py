@@ -42,6 +42,7 @@ def package_of(path: str | os.PathLike[str], number: int | None = None) -> Packa
             if tensor.name in names:
                 raise _several(name, f"tensor {shown(tensor.name)}")
             package.add(tensor)
+        package.adopt(contents.modules)
         for _, metadata in contents.metadata:
             for key, value in metadata.items():
                 if package.metadata.setdefault(key, value) != value:

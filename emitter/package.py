@@ -16,8 +16,10 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.values import check_metadata, check_text, path_text, payload_bytes, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Literal, TypeAlias
+
+    from emitter.modules import Alternative, Module, ModuleFacts
 
 __all__ = [
     "NATIVE_BYTE_ORDER",
@@ -33,6 +35,7 @@ __all__ = [
     "Tensor",
     "check_metadata",
     "check_text",
+    "flat_view",
     "path_text",
     "payload_bytes",
 ]
@@ -212,6 +215,7 @@ class Package:
         self.metadata: dict[str, str] = check_metadata(metadata, "the package")
         self.model_version = check_text(model_version, "the model version")
         self._tensors: dict[str, Tensor] = {}
+        self._modules: dict[str, Module] = {}
         self._files: dict[str, FileSource] = {}
 
     @property
@@ -228,6 +232,11 @@ class Package:
     def tensors(self) -> list[Tensor]:
         """The tensors, in source order."""
         return list(self._tensors.values())
+
+    @property
+    def modules(self) -> list[Module]:
+        """The modules, each after those that it imports."""
+        return list(self._modules.values())
 
     def note_file(self, source: FileSource) -> None:
         """Record that the package depends on a file; `add` does so for the source of each tensor."""
@@ -268,7 +277,7 @@ class Package:
         The bytes of a view of several dimensions are those of its elements in row-major order.
         """
         if isinstance(data, (bytes, bytearray, memoryview)):
-            source: Source = BufferSource(f"bytes {shown(name)}", _flat(data, f"tensor {shown(name)}"))
+            source: Source = BufferSource(f"bytes {shown(name)}", flat_view(data, f"tensor {shown(name)}"))
         else:
             source = FileSource.of(data)
         self.add(Tensor(name, DType(1, 8), (source.size,), Extent(source, 0, source.size), alignment))
@@ -285,6 +294,99 @@ class Package:
         from emitter.inputs.arrays import tensor_from_array
 
         self.add(tensor_from_array(name, array, alignment=alignment, metadata=metadata))
+
+    def add_module(
+        self,
+        name: str,
+        kind: str,
+        payload: bytes | bytearray | memoryview | os.PathLike[str] | Extent,
+        *,
+        schema_version: int = 1,
+        requires: Mapping[str, str] | None = None,
+        imports: Iterable[Module | str] = (),
+        functions: Mapping[str, Iterable[str]] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        alignment: int | None = None,
+    ) -> Module:
+        """Add bytes for the runtime `kind`, such as "tensorrt" or "graph"; return the module.
+
+        `imports` are modules of this package, added before; `functions` gives the names of the tensors that each
+        function takes, in order. `requires` maps keys to what the place of loading must say of them: `== TEXT`,
+        `>= VERSION`, or `>= VERSION, < VERSION`. One module, the root, is imported by no other. Raises UsageError or
+        InputError for what cannot be written, a name that is taken, and a function that another module has.
+        """
+        from emitter.modules import Module, check_functions, check_name, make_alternative
+
+        where = f"module {shown(check_name(name, 'the name of a module'))}"
+        children = tuple(dict.fromkeys(self._module(child, where) for child in imports))
+        module = Module(name, children, check_functions(functions, where), check_metadata(metadata, where))
+        module.alternatives.append(
+            make_alternative(name, kind, payload, schema_version=schema_version, requires=requires, alignment=alignment)
+        )
+        self._register(module)
+        return module
+
+    def adopt(self, facts: Sequence[ModuleFacts]) -> None:
+        """Add the modules of an input, in whose list each stands before those that it imports."""
+        from emitter.modules import Module
+
+        made: dict[int, Module] = {}
+        for number in reversed(range(len(facts))):
+            name, alternatives, imports, functions, metadata = facts[number]
+            module = made[number] = Module(name, tuple(made[child] for child in imports), functions, metadata)
+            module.alternatives += alternatives
+            self._register(module)
+
+    def _register(self, module: Module) -> None:
+        if module.name in self._modules:
+            raise UsageError(f"two modules are called {shown(module.name)}", hint="rename one of them")
+        for other in self._modules.values():
+            for function in module.functions.keys() & other.functions.keys():
+                raise UsageError(
+                    f"two modules have a function {shown(function)}",
+                    where=f"module {shown(module.name)}",
+                    actual=f"module {shown(other.name)} has it already",
+                    hint="rename one of them: functions are found by name",
+                )
+        self._modules[module.name] = module
+        for one in module.alternatives:
+            self._note_payload(one)
+
+    def add_alternative(
+        self,
+        module: Module | str,
+        kind: str,
+        payload: bytes | bytearray | memoryview | os.PathLike[str] | Extent,
+        *,
+        schema_version: int = 1,
+        requires: Mapping[str, str] | None = None,
+        alignment: int | None = None,
+    ) -> None:
+        """Add another form of a module: the first whose requirements hold is loaded. Arguments as in `add_module`."""
+        from emitter.modules import make_alternative
+
+        owner = self._module(module, "add_alternative")
+        owner.alternatives.append(
+            make_alternative(
+                owner.name, kind, payload, schema_version=schema_version, requires=requires, alignment=alignment
+            )
+        )
+        self._note_payload(owner.alternatives[-1])
+
+    def _module(self, module: object, where: str) -> Module:
+        found = self._modules.get(module) if isinstance(module, str) else module
+        if found is None or self._modules.get(getattr(found, "name", "")) is not found:
+            raise UsageError(
+                "there is no such module in this package",
+                where=where,
+                expected=", ".join(map(shown, self._modules)) or "modules that were added before",
+                actual=typed(module),
+            )
+        return found
+
+    def _note_payload(self, alternative: Alternative) -> None:
+        if isinstance(alternative.extent.source, FileSource):
+            self.note_file(alternative.extent.source)
 
 
 def _check(tensor: object) -> None:
@@ -328,7 +430,7 @@ def _check(tensor: object) -> None:
     check_metadata(tensor.metadata, where)
 
 
-def _flat(data: bytes | bytearray | memoryview, where: str) -> memoryview:
+def flat_view(data: bytes | bytearray | memoryview, where: str) -> memoryview:
     """Return the bytes as a view of one dimension: of the same memory if that is row-major without gaps."""
     try:
         view = memoryview(data)

@@ -103,6 +103,8 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     file: the stem for .npy, the whole name for raw, without the folder. With `keep_metadata` the input's metadata and
     model version go into `package`, and its tensors keep theirs.
 
+    The modules of a pack are added to `package`.
+
     Raises InputError for a file that is malformed, not recognised or not supported, or whose metadata contradicts the
     package's.
     """
@@ -119,7 +121,9 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     package.note_file(source)  # an index is no tensor's source
     if keep_metadata:
         _merge_metadata(package, contents, source.path)
+        package.adopt(contents.modules)
         return contents.tensors
+    package.adopt([module._replace(metadata={}) for module in contents.modules])
     return [_without_metadata(tensor) if tensor.metadata else tensor for tensor in contents.tensors]
 
 

@@ -11,6 +11,7 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from emitter.modules import ModuleFacts
     from emitter.package import Tensor
 
 __all__ = ["RAW_HINT", "Contents", "pread", "qualify", "stem"]
@@ -22,12 +23,13 @@ class Contents(NamedTuple):
     """What an input holds. The metadata is the input's own; whether it is kept is the caller's choice.
 
     `metadata` has an entry for each of its files: the name of that file, and what it says. That two of them contradict
-    each other matters only if they are kept.
+    each other matters only if they are kept. `modules` has the root first, each module before what it imports.
     """
 
     tensors: list[Tensor]
     metadata: Sequence[tuple[str, dict[str, str]]] = ()
     model_version: str = ""
+    modules: Sequence[ModuleFacts] = ()
 
 
 def pread(fd: int, length: int, offset: int, where: str) -> bytes:

@@ -17,6 +17,7 @@ from emitter.records import TYPE_CHECKING
 from emitter.values import payload_bytes
 
 if TYPE_CHECKING:
+    from emitter.modules import ModuleFacts
     from emitter.package import FileSource
 
 __all__ = ["read", "read_at"]
@@ -76,8 +77,17 @@ class _Reader:
                 raise InputError("names are not unique and sorted", where=where, expected=expected, actual=shown(name))
             previous = name
             found.append(self._tensor(prefix, _decode(name, where), record))
+        modules: list[ModuleFacts] = []
+        if self.index.tables[fmt.MODULE.kind].records:
+            from emitter.inputs._pack_modules import read_modules
+
+            names = [tensor.name for _, tensor in found]
+            modules = [
+                module._replace(name=qualify(prefix, module.name))
+                for module in read_modules(self.index, self.payloads, names, self._text, self._metadata)
+            ]
         found.sort(key=lambda item: item[0])
-        return Contents([tensor for _, tensor in found], [(self.path, metadata)], model_version)
+        return Contents([tensor for _, tensor in found], [(self.path, metadata)], model_version, modules)
 
     def _tensor(self, prefix: str, name: str, record: list[int]) -> tuple[int, Tensor]:
         """Return the number of a tensor's payload, and the tensor."""

@@ -9,11 +9,18 @@ from __future__ import annotations
 from emitter.records import NamedTuple
 
 __all__ = [
+    "ALTERNATIVE",
+    "ARGUMENT",
+    "AT_LEAST",
     "BYTE_ORDER_MARK",
+    "CONDITION",
     "DIMS",
     "DIRECTORY_ENTRY",
+    "EQUAL",
+    "FUNCTION",
     "HEADER",
     "HEADER_CRC_OFFSET",
+    "IMPORT",
     "INCOMPATIBLE_FEATURES",
     "KNOWN_INCOMPATIBLE",
     "MAGIC",
@@ -21,8 +28,11 @@ __all__ = [
     "MAX_HEADER_SIZE",
     "MAX_NAME_BYTES",
     "MAX_NDIM",
+    "MAX_SCHEMA_VERSION",
     "MAX_TABLES",
     "METADATA",
+    "MODULE",
+    "MODULE_RECORDS",
     "PAYLOAD",
     "PINNED",
     "RECORDS",
@@ -34,10 +44,13 @@ __all__ = [
     "TENSOR",
     "VERSION_MAJOR",
     "VERSION_MINOR",
+    "WITHIN",
     "Feature",
     "Field",
     "Record",
     "is_sidecar_name",
+    "is_version",
+    "version_key",
 ]
 
 # As in PNG: a byte above 0x7f, CR LF, ctrl-Z and a lone LF, so that a transfer in text mode breaks the magic.
@@ -60,9 +73,13 @@ SIDECAR_NAME_FORBIDDEN = "/\\:"
 MAX_HEADER_SIZE = 1 << 16
 MAX_TABLES = 1 << 10
 
-MAX_NAME_BYTES = 65535  # of a tensor's name, a metadata key, the model version
+MAX_NAME_BYTES = 65535  # of a name, a key, a kind, the model version, what a condition compares with
+MAX_SCHEMA_VERSION = (1 << 32) - 1  # of a module
 MAX_NDIM = 64
 MAX_ALIGNMENT = 1 << 21  # bytes, of a payload
+
+# Operators of a condition.
+EQUAL, AT_LEAST, WITHIN = 1, 2, 3
 
 _STRUCT_CODE = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
 _SIZE = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
@@ -241,11 +258,111 @@ SIDECAR = Record(
     ),
 )
 
-RECORDS: tuple[Record, ...] = (HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS, SIDECAR)
+MODULE = Record(
+    "module",
+    7,
+    "A module. The first is the root; a module stands before those that it imports, and each but the root is imported.",
+    (
+        Field("name_offset", "u32", "offset of the name in the pack: UTF-8, followed by a NUL; names are unique"),
+        Field("name_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("alternative_first", "u32", "first alternative of the module"),
+        Field("alternative_count", "u32", "its alternatives, at least 1, in the order in which they are tried"),
+        Field("import_first", "u32", "first import of the module"),
+        Field("import_count", "u32", "its imports, in order; none twice"),
+        Field("function_first", "u32", "first function of the module"),
+        Field("function_count", "u32", "its functions"),
+        Field("metadata_first", "u32", "first metadata record of the module"),
+        Field("metadata_count", "u32", "metadata records of the module"),
+    ),
+)
+
+ALTERNATIVE = Record(
+    "alternative",
+    8,
+    "One form of a module. Those of one module stand together, in the order of the modules.",
+    (
+        Field("kind_offset", "u32", "offset of the kind in the pack: UTF-8, followed by a NUL"),
+        Field("kind_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("schema_version", "u32", "version of what the bytes mean, as the kind defines it"),
+        Field("payload", "u32", "index of its payload record"),
+        Field("condition_first", "u32", "first condition of the alternative"),
+        Field("condition_count", "u32", "its conditions: all must hold"),
+    ),
+)
+
+CONDITION = Record(
+    "condition",
+    9,
+    "What the place of loading must say of a key. In an alternative sorted by the bytes of the key. See Conditions.",
+    (
+        Field("key_offset", "u32", "offset of the key in the pack: UTF-8, followed by a NUL"),
+        Field("key_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("operator", "u32", f"{EQUAL}: the text; {AT_LEAST}: a version from value on; {WITHIN}: also below upper"),
+        Field("value_offset", "u32", "offset of the value in the pack: UTF-8, followed by a NUL"),
+        Field("value_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("upper_offset", "u32", "offset of the upper version in the pack; 0 for the other operators"),
+        Field("upper_length", "u32", "its bytes, without the NUL; 0 for the other operators"),
+        Field("reserved", "u8", "zero", 4),
+    ),
+)
+
+IMPORT = Record(
+    "import",
+    10,
+    "A module that another one imports. Those of one module stand together, in the order of the modules.",
+    (
+        Field("module", "u32", "index of the imported module, greater than that of the importing one"),
+        Field("reserved", "u8", "zero", 4),
+    ),
+)
+
+FUNCTION = Record(
+    "function",
+    11,
+    "A function of a module. Within one module sorted by the bytes of the name; names are unique in the pack.",
+    (
+        Field("name_offset", "u32", "offset of the name in the pack: UTF-8, followed by a NUL"),
+        Field("name_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
+        Field("argument_first", "u32", "first argument of the function"),
+        Field("argument_count", "u32", "tensors that it takes, in order"),
+    ),
+)
+
+ARGUMENT = Record(
+    "argument",
+    12,
+    "A tensor that a function takes. Those of one function stand together, in the order of the functions.",
+    (
+        Field("tensor", "u32", "index of the tensor record"),
+        Field("reserved", "u8", "zero", 4),
+    ),
+)
+
+MODULE_RECORDS = (MODULE, ALTERNATIVE, CONDITION, IMPORT, FUNCTION, ARGUMENT)
+
+RECORDS: tuple[Record, ...] = (
+    HEADER, DIRECTORY_ENTRY, PAYLOAD, TENSOR, METADATA, DIMS, STRINGS, SIDECAR, *MODULE_RECORDS,
+)  # fmt: skip
 
 INCOMPATIBLE_FEATURES = (Feature(0, "sidecar", "the payloads are in another file: see Sidecar"),)
 
 HEADER_CRC_OFFSET = HEADER.offset("header_crc32c")
+
+
+def is_version(text: str) -> bool:
+    """Whether `text` is a version: decimal numbers joined by dots."""
+    return all(part.isascii() and part.isdecimal() for part in text.split("."))
+
+
+def version_key(text: str) -> tuple[tuple[int, str], ...]:
+    """Return what orders versions (`is_version`) by their numbers; zeros at the end make no difference: 10 is 10.0."""
+    key = []
+    for part in text.split("."):
+        digits = part.lstrip("0")
+        key.append((len(digits), digits))
+    while key and key[-1][0] == 0:
+        key.pop()
+    return tuple(key)
 
 
 def is_sidecar_name(name: str) -> bool:

@@ -7,13 +7,16 @@ import struct
 from emitter.checksum import crc32c, sha256
 from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, bulk_alignment
+from emitter.modules import in_order, payload_tensors
 from emitter.pack import format as fmt
+from emitter.pack.modules import module_tables
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.values import check_metadata, check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from emitter.modules import Module
     from emitter.package import ByteOrder, Package, Tensor
     from emitter.targets._base import Target
 
@@ -29,8 +32,6 @@ __all__ = [
 
 DEFAULT_ALIGNMENT = 64
 
-_TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
-_SIDECAR_TABLES = (*_TABLES, fmt.SIDECAR)
 _U32_MAX = 0xFFFFFFFF
 
 
@@ -141,13 +142,14 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
 ) -> PackPlan:
     """Lay out a pack; or the index pack for the sidecar of that name, with those flags."""
     tensors = package.tensors
+    modules = in_order(package.modules, (tensor.name for tensor in tensors))
     same_as = same_as or {}
 
-    # Payloads: numbered in source order, each as strictly aligned as its strictest tensor.
+    # Payloads: numbered in source order, each as strictly aligned as its strictest owner; modules' after tensors'.
     number_of: dict[str, int] = {}
     owners: list[Tensor] = []
     alignments: list[int] = []
-    for tensor in tensors:
+    for tensor in (*tensors, *payload_tensors(modules)):
         wanted = tensor.alignment or alignment
         number = number_of.get(same_as.get(tensor.name, ""))
         if number is None:
@@ -161,15 +163,17 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
     # The index: strings and dims are pooled, records are sorted by the bytes of the name.
     strings = _Strings()
     dims = _Dims()
-    metadata: list[tuple[int, int, int, int]] = []
+    metadata: list[tuple[int, ...]] = []
     package_metadata = _add_metadata(metadata, strings, check_metadata(package.metadata, "the package"))
     version = check_text(package.model_version, "the model version")
     model_version = strings.add_bytes(_encoded("the model version", version, 0, fmt.MAX_NAME_BYTES))
     sidecar_name = (0, 0)
     if sidecar is not None:
         sidecar_name = strings.add_bytes(_encoded("the sidecar's name", sidecar[0], 1, fmt.MAX_NAME_BYTES))
-    records = []
+    records: list[tuple[int, ...]] = []
+    tensor_number = {}
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
+        tensor_number[tensor.name] = len(records)
         name_offset, name_length = strings.add_bytes(name)
         shape, strides = dims.add(tensor.shape)
         dtype = tensor.dtype
@@ -177,14 +181,25 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
             name_offset, name_length, dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(tensor.shape),
             number_of[tensor.name], shape, strides, *_add_metadata(metadata, strings, tensor.metadata),
         ))  # fmt: skip
-    tables = _TABLES if sidecar is None else _SIDECAR_TABLES
-    counts = (len(owners), len(records), len(metadata), len(dims.values), len(strings.data), 1)
+    module_rows = module_tables(
+        modules,
+        number_of,
+        tensor_number,
+        lambda text: strings.add_bytes(text.encode()),
+        lambda pairs: _add_metadata(metadata, strings, pairs),
+    )
 
     # Index layout is fixed.
-    offsets = []
-    end = align_up(fmt.HEADER.size + len(tables) * fmt.DIRECTORY_ENTRY.size, 8)
-    for table, count in zip(tables, counts, strict=False):  # the last count is for index packs
-        offsets.append(end)
+    counts = {
+        fmt.PAYLOAD: len(owners), fmt.TENSOR: len(records), fmt.METADATA: len(metadata), fmt.DIMS: len(dims.values),
+        fmt.STRINGS: len(strings.data), **{record: len(rows) for record, rows in module_rows},
+    }  # fmt: skip
+    if sidecar is not None:
+        counts[fmt.SIDECAR] = 1
+    offsets: dict[fmt.Record, int] = {}
+    end = align_up(fmt.HEADER.size + len(counts) * fmt.DIRECTORY_ENTRY.size, 8)
+    for table, count in counts.items():
+        offsets[table] = end
         end = align_up(end + table.size * count, 8)
     index_size = end
     if index_size > _U32_MAX:
@@ -209,45 +224,29 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
     total_size = max(position, index_size)
 
     pack_alignment = max([8, *alignments])
-    schema = schema_hash(tensors)
+    schema = schema_hash(tensors, modules)
     order = "<" if byte_order == "little" else ">"
     index = bytearray(index_size)
+    at_dims, at_strings = offsets[fmt.DIMS], offsets[fmt.STRINGS]
     struct.pack_into(
         order + fmt.HEADER.struct_format, index, 0,
         fmt.MAGIC, fmt.BYTE_ORDER_MARK, fmt.VERSION_MAJOR, fmt.VERSION_MINOR, fmt.HEADER.size, 0,
         total_size, index_size, 0, 0, 0 if sidecar is None else fmt.SIDECAR_FEATURE, schema,
-        offsets[4] + model_version[0], model_version[1], *package_metadata,
-        fmt.HEADER.size, len(tables), fmt.DIRECTORY_ENTRY.size, pack_alignment,
+        at_strings + model_version[0], model_version[1], *package_metadata,
+        fmt.HEADER.size, len(counts), fmt.DIRECTORY_ENTRY.size, pack_alignment,
     )  # fmt: skip
-    entry = struct.Struct(order + fmt.DIRECTORY_ENTRY.struct_format)
-    for number, table in enumerate(tables):
-        entry.pack_into(
-            index, fmt.HEADER.size + number * entry.size, table.kind, table.size, offsets[number], counts[number]
-        )
-    at_dims, at_strings = offsets[3], offsets[4]
-    tensor_record = struct.Struct(order + fmt.TENSOR.struct_format)
+    directory = [(table.kind, table.size, offsets[table], count) for table, count in counts.items()]
+    _pack_rows(index, order, fmt.DIRECTORY_ENTRY, fmt.HEADER.size, directory)
     for number, record in enumerate(records):
-        relative = list(record)
-        relative[0] += at_strings
-        if record[6]:
-            relative[8] = at_dims + 8 * record[8]
-            relative[9] = at_dims + 8 * record[9]
-        tensor_record.pack_into(index, offsets[1] + number * tensor_record.size, *relative)
-    metadata_record = struct.Struct(order + fmt.METADATA.struct_format)
-    for number, (key, key_length, value, value_length) in enumerate(metadata):
-        metadata_record.pack_into(
-            index,
-            offsets[2] + number * metadata_record.size,
-            at_strings + key,
-            key_length,
-            at_strings + value,
-            value_length,
-        )
+        if record[6]:  # ndim: shape and strides are offsets in the pack
+            places = (at_dims + 8 * record[8], at_dims + 8 * record[9])
+            records[number] = (*record[:8], *places, *record[10:])
+    for table, rows in ((fmt.TENSOR, records), (fmt.METADATA, metadata), *module_rows):
+        _pack_rows(index, order, table, offsets[table], rows, strings=at_strings)
     struct.pack_into(f"{order}{len(dims.values)}q", index, at_dims, *dims.values)
     index[at_strings : at_strings + len(strings.data)] = strings.data
-    sidecar_table = 0
+    sidecar_table = offsets.get(fmt.SIDECAR, 0)
     if sidecar is not None:
-        sidecar_table = offsets[5]
         values = (at_strings + sidecar_name[0], sidecar_name[1], sidecar[1], 0, bytes(32))
         struct.pack_into(order + fmt.SIDECAR.struct_format, index, sidecar_table, *values)
     return PackPlan(
@@ -261,7 +260,7 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
         schema,
         bytes(index),
         index_size,
-        offsets[0],
+        offsets[fmt.PAYLOAD],
         sidecar_table,
     )
 
@@ -278,7 +277,26 @@ def check_address_space(target: Target, size: int) -> None:
         )
 
 
-def schema_hash(tensors: Sequence[Tensor]) -> int:
+def _pack_rows(
+    index: bytearray, order: str, record: fmt.Record, at: int, rows: Iterable[tuple[int, ...]], *, strings: int = 0
+) -> None:
+    """Pack the rows of a table at `at`. What refers to a string is relative to the pool so far, which is at `strings`.
+
+    A string that is not there has no length, and keeps its offset 0.
+    """
+    pack_into = struct.Struct(order + record.struct_format).pack_into
+    names = [field.name for field in record.fields if not field.name.startswith("reserved")]
+    texts = [number for number, name in enumerate(names) if f"{name.removesuffix('_offset')}_length" in names]
+    for row in rows:
+        values = list(row)
+        for number in texts:
+            if values[number + 1] or names[number] != "upper_offset":
+                values[number] += strings
+        pack_into(index, at, *values)
+        at += record.size
+
+
+def schema_hash(tensors: Sequence[Tensor], modules: Sequence[Module] = ()) -> int:
     """Return the schema hash: see docs/pack-format.md, Schema hash. It is the same for every byte order."""
     parts = [b"emitter schema 1\0", struct.pack("<Q", len(tensors))]
     for name, tensor in sorted((tensor.name.encode(), tensor) for tensor in tensors):
@@ -286,8 +304,25 @@ def schema_hash(tensors: Sequence[Tensor]) -> int:
         parts.append(struct.pack("<I", len(name)) + name)
         numbers = (dtype.code, dtype.bits, dtype.lanes, tensor.encoding, len(shape), *shape)
         parts.append(struct.pack(f"<BBHHH{len(shape)}q", *numbers))
-    parts.append(struct.pack("<Q", 0))  # modules
+    parts.append(struct.pack("<Q", len(modules)))
+    number_of = {id(module): number for number, module in enumerate(modules)}
+    for module in modules:
+        imports = [number_of[id(child)] for child in module.imports]
+        parts += (
+            _hashed(module.name),
+            struct.pack("<I", len(module.alternatives)),
+            *(_hashed(one.kind) + struct.pack("<I", one.schema_version) for one in module.alternatives),
+            struct.pack(f"<I{len(imports)}I", len(imports), *imports),
+            struct.pack("<I", len(module.functions)),
+        )
+        for function, names in sorted(module.functions.items(), key=lambda item: item[0].encode()):
+            parts += (_hashed(function), struct.pack("<I", len(names)), *map(_hashed, names))
     return int.from_bytes(sha256(b"".join(parts))[:8], "little")
+
+
+def _hashed(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("<I", len(encoded)) + encoded
 
 
 class _Strings:
@@ -331,9 +366,7 @@ def row_major_strides(shape: tuple[int, ...]) -> list[int]:
     return strides[::-1]
 
 
-def _add_metadata(
-    records: list[tuple[int, int, int, int]], strings: _Strings, metadata: Mapping[str, str]
-) -> tuple[int, int]:
+def _add_metadata(records: list[tuple[int, ...]], strings: _Strings, metadata: Mapping[str, str]) -> tuple[int, int]:
     first = len(records)
     pairs = (
         (_encoded("a metadata key", key, 1, fmt.MAX_NAME_BYTES), _encoded("a metadata value", value, 0, _U32_MAX))
