@@ -78,7 +78,10 @@ class SectionDefinition(NamedTuple):
 
 
 class CoffSymbol(NamedTuple):
-    """A symbol with its auxiliary records, one behind the other, in `aux`. `index` counts those records too."""
+    """A symbol with its auxiliary records, one behind the other, in `aux`. `index` counts those records too.
+
+    `file_name` is what a `.file` symbol names: the source.
+    """
 
     index: int
     name: str
@@ -87,6 +90,7 @@ class CoffSymbol(NamedTuple):
     Type: int
     StorageClass: int
     aux: bytes
+    file_name: str | None = None
 
     @property
     def external(self) -> bool:
@@ -112,13 +116,6 @@ class CoffSymbol(NamedTuple):
         if self.StorageClass != names.IMAGE_SYM_CLASS_WEAK_EXTERNAL or len(self.aux) < 18:
             return None
         return int.from_bytes(self.aux[:4], "little")
-
-    @property
-    def file_name(self) -> str | None:
-        """The name of the source file that a `.file` symbol holds."""
-        if self.StorageClass != names.IMAGE_SYM_CLASS_FILE:
-            return None
-        return self.aux.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 _SECTION_DEFINITION = ((0, 4), (4, 6), (6, 8), (8, 12), (12, 14), (14, 15))
@@ -184,7 +181,11 @@ class CoffTables:
                 aux = self.view.read(start + (index + 1) * size, auxiliaries * size, "auxiliary symbols")
                 for _ in range(auxiliaries):
                     next(rows)
-            yield CoffSymbol(index, self._symbol_name(raw), value, section, kind, storage_class, aux)
+            name, file_name = self._symbol_name(raw), None
+            if storage_class == names.IMAGE_SYM_CLASS_FILE and aux:
+                # binutils put a long name into the string table, as with symbols; others spread it over the records.
+                file_name = self._symbol_name(aux[:8] if aux[:4] == b"\0\0\0\0" else aux)
+            yield CoffSymbol(index, name, value, section, kind, storage_class, aux, file_name)
 
     def relocations(self, section: SectionHeader) -> Iterator[CoffRelocation]:
         """Yield the relocations of an object's section."""
