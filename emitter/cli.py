@@ -15,6 +15,8 @@ from emitter.records import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from emitter.package import Package
+
 __all__ = ["main"]
 
 EXIT_DONE = 0
@@ -166,12 +168,14 @@ def _print_json(document: dict[str, object]) -> None:
     console.write(json.dumps(document, indent=1) + "\n")
 
 
-def _emit_parser() -> _Parser:
+def _emit_parser(
+    prog: str = "emitter",
+    description: str = "Turn constants into objects, archives and shared libraries for other CPUs.",
+    epilog: str | None = _EPILOG,
+) -> _Parser:
     from emitter.options import FORMATS
 
-    parser = _new_parser(
-        "emitter", "Turn constants into objects, archives and shared libraries for other CPUs.", _EPILOG
-    )
+    parser = _new_parser(prog, description, epilog)
     add = parser.add_argument
     add("inputs", nargs="*", metavar="INPUT", help="[NAME=]FILE or [NAME=]raw:FILE")
     add(
@@ -222,8 +226,8 @@ def _emit_parser() -> _Parser:
     add(
         "--linker-script",
         metavar="FILE",
-        help="write the fragment (for -Wl,-T,FILE) that places a payload beyond the reach of code or, on bare metal, "
-        "in a memory region",
+        help="write a fragment that places a payload beyond the reach of code (for -Wl,-T,FILE) or, on bare metal, in "
+        "a memory region (for INCLUDE FILE)",
     )
     add("--region", metavar="R", help="the memory region of the board's linker script (default: FLASH)")
     add("--implib", metavar="FILE", help="write the import library of a DLL")
@@ -259,16 +263,60 @@ def _emit(arguments: list[str]) -> int:
             hint = f"the commands are {', '.join(_COMMANDS)}; see emitter --help"
             raise UsageError("no such file or command", where=shown(options.inputs[0]), hint=hint)
         raise UsageError("no output", hint="add -o FILE")
-    if len(options.output) > 1:
-        raise UsageError("-o is given twice", hint="write {target} into one -o for several targets")
-
     from emitter.driver import emit
-    from emitter.inputs import split_argument
     from emitter.options import Options
     from emitter.output import cleanup_on_signals
-    from emitter.package import Package
 
     cleanup_on_signals()
+    artefacts = emit(
+        _package(options),
+        _only_output(options.output),
+        target=options.target or ["native"],
+        progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
+        note=console.say if options.verbose else None,
+        warn=None if options.quiet else lambda line: console.say(f"warning: {line}"),
+        **{name: getattr(options, name) for name in Options._fields},
+    )
+    if options.json:
+        _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})
+    return EXIT_DONE
+
+
+def _plan(arguments: list[str]) -> int:
+    parser = _emit_parser(
+        "emitter plan",
+        "Say what an emission would write, and whether its formats can hold it; nothing is written. It takes the "
+        "options of the emission; -o may be missing. Exit status 2 if it does not fit.",
+        None,
+    )
+    options = parser.parse_args(arguments)
+    if not options.inputs:
+        raise UsageError("no input", hint="name at least one file; see emitter plan --help")
+    from emitter.options import Options
+    from emitter.plan_report import fits, forecast, plan_json, plan_text
+
+    package = _package(options)
+    output = None if options.output is None else _only_output(options.output)
+    given = {name: getattr(options, name) for name in Options._fields}
+    forecasts = forecast(package, output, options.target or ["native"], given)
+    if options.json:
+        _print_json(plan_json(package, forecasts))
+    else:
+        console.write(plan_text(package, forecasts))
+    return EXIT_DONE if fits(forecasts) else EXIT_ERROR
+
+
+def _only_output(outputs: Sequence[str]) -> str:
+    if len(outputs) > 1:
+        raise UsageError("-o is given twice", hint="write {target} into one -o for several targets")
+    return outputs[0]
+
+
+def _package(options: argparse.Namespace) -> Package:
+    """Return the inputs and the metadata that the command was given."""
+    from emitter.inputs import split_argument
+    from emitter.package import Package
+
     package = Package()
     for argument in options.inputs:
         if argument.startswith("="):
@@ -288,19 +336,7 @@ def _emit(arguments: list[str]) -> int:
     # What is said here wins over what the inputs say.
     package.metadata.update(_metadata(options.meta))
     package.model_version = options.model_version or package.model_version
-
-    artefacts = emit(
-        package,
-        options.output[0],
-        target=options.target or ["native"],
-        progress=None if options.quiet or not sys.stderr.isatty() else _progress(),
-        note=console.say if options.verbose else None,
-        warn=None if options.quiet else lambda line: console.say(f"warning: {line}"),
-        **{name: getattr(options, name) for name in Options._fields},
-    )
-    if options.json:
-        _print_json({"schema": "emitter.emit/1", "outputs": [artefact.to_json() for artefact in artefacts]})
-    return EXIT_DONE
+    return package
 
 
 def _metadata(arguments: Sequence[str]) -> dict[str, str]:
@@ -437,5 +473,6 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "extract": _extract,
     "header": _header,
     "inspect": _inspect,
+    "plan": _plan,
     "targets": _targets,
 }

@@ -23,13 +23,13 @@ __all__ = [
     "PE_MAX_IMAGE_SIZE",
     "Limit",
     "Linker",
-    "check_sidecar_size",
-    "check_size",
     "exceeded",
     "limits_of",
     "linkers",
     "proposals",
+    "sidecar_exceeded",
     "sidecar_limit",
+    "too_large",
 ]
 
 # Bytes, the largest that is allowed.
@@ -74,7 +74,6 @@ class Linker(NamedTuple):
 # Where the payload stands -> what was measured: docs/large-data.md says with what. By e_machine, as the psABIs number.
 _REFUSED = "refuses: relocations out of range"
 _NO_SCRIPT = "cannot: it reads no SECTIONS in a fragment"
-_FRAGMENT = {"plain": "no fragment", "large": "no fragment", "script": "with the fragment of --linker-script"}
 _MEASURED: Mapping[int, Mapping[str, tuple[Linker, ...]]] = {
     62: {  # EM_X86_64
         "plain": (
@@ -134,7 +133,7 @@ def linkers(target: Target, size: int, *, large: bool, script: bool) -> tuple[Li
 
 
 def limits_of(target: Target, format_: Format) -> list[Limit]:
-    """Return the limits of an output, the tightest first."""
+    """Return the limits of an output, the tightest first; a 64-bit address space is none."""
     limits = [
         row.limit
         for row in _ROWS
@@ -144,48 +143,38 @@ def limits_of(target: Target, format_: Format) -> list[Limit]:
     ]
     if format_ == "library" and target.max_image_size is not None and target.pointer_width == 32:
         limits.append(Limit(target.max_image_size, "one piece of a 32-bit address space"))
-    limits.append(Limit((1 << target.pointer_width) - 1, "the address space"))
+    if target.pointer_width == 32:
+        limits.append(Limit((1 << 32) - 1, "a 32-bit address space"))
     return sorted(limits)
 
 
 def exceeded(target: Target, format_: Format, size: int) -> Limit | None:
     """Return the limit that `size` bytes exceed, or None."""
-    tightest = limits_of(target, format_)[0]
-    return tightest if size > tightest.size else None
+    return next((limit for limit in limits_of(target, format_) if size > limit.size), None)
 
 
-def check_size(target: Target, format_: Format, size: int, *, hint: str | None = None) -> None:
-    """Raise LayoutError for an output of `size` bytes, or more, that its format cannot hold."""
-    limit = exceeded(target, format_, size)
-    if limit is not None:
-        raise LayoutError(
-            f"the {format_} is too large",
-            where=f"target {target.name}",
-            expected=f"at most {limit.size} bytes ({limit.what})",
-            actual=size,
-            hint=hint or "split the package",
-        )
+def too_large(what: str, target: Target, size: int, limit: Limit, hint: str | None = None) -> LayoutError:
+    """Return the error for `what`, a format or "sidecar", of `size` bytes or more."""
+    return LayoutError(
+        f"the {what} is too large",
+        where=f"target {target.name}",
+        expected=f"at most {limit.size} bytes ({limit.what})",
+        actual=size,
+        hint=hint or "split the package",
+    )
 
 
-def check_sidecar_size(target: Target, size: int, *, hint: str | None = None) -> None:
-    """Raise LayoutError for a sidecar of `size` bytes that a process of the target cannot map."""
+def sidecar_limit(target: Target) -> Limit | None:
+    """Return the limit of a sidecar, None if there is none: the file is mapped in one piece, as a library is."""
+    if target.pointer_width == 64:
+        return None
+    return Limit(target.max_image_size or (1 << 32) - 1, "one piece of a 32-bit address space")
+
+
+def sidecar_exceeded(target: Target, size: int) -> Limit | None:
+    """Return the limit that a sidecar of `size` bytes exceeds, or None."""
     limit = sidecar_limit(target)
-    if size > limit.size:
-        raise LayoutError(
-            "the sidecar is too large",
-            where=f"target {target.name}",
-            expected=f"at most {limit.size} bytes ({limit.what})",
-            actual=size,
-            hint=hint or "split the package",
-        )
-
-
-def sidecar_limit(target: Target) -> Limit:
-    """Return the limit of a sidecar: the file is mapped in one piece, as a library is."""
-    if target.pointer_width == 32:
-        size = target.max_image_size or (1 << 32) - 1
-        return Limit(size, "one piece of a 32-bit address space")
-    return Limit((1 << 63) - 1, "a file")
+    return limit if limit is not None and size > limit.size else None
 
 
 def proposals(target: Target, format_: Format, size: int, largest: int, *, sidecar: bool = False) -> list[str]:
@@ -194,7 +183,7 @@ def proposals(target: Target, format_: Format, size: int, largest: int, *, sidec
     `largest` is the size of the largest tensor; `sidecar` says that it is the sidecar which is too large.
     """
     found = []
-    if not sidecar and target.image_suffix is not None and size <= sidecar_limit(target).size:
+    if not sidecar and target.image_suffix is not None and sidecar_exceeded(target, size) is None:
         what = "--sidecar" if format_ == "library" else f"a {target.image_suffix} with --sidecar"
         found.append(f"{what}: the library holds the index, a .pack beside it the bytes")
     others: Sequence[tuple[Format, str | None]] = (
@@ -207,12 +196,10 @@ def proposals(target: Target, format_: Format, size: int, largest: int, *, sidec
         if other != format_ and suffix is not None and exceeded(target, other, size + _OVERHEAD) is None:
             found.append(f"{suffix}: {_ARTICLE[other]} holds it")
             break
-    limit = sidecar_limit(target) if sidecar else limits_of(target, format_)[0]
-    room = limit.size - _OVERHEAD
-    if largest <= room:
-        parts = max(2, -(-size // room))
-        found.append(f"{_PLURAL[format_]} for parts of the model: {parts} or more")
-    return found
+    limit = sidecar_exceeded(target, size) if sidecar else exceeded(target, format_, size)
+    if limit is not None and largest <= (room := limit.size - _OVERHEAD):
+        found.append(f"{_PLURAL[format_]} for parts of the model: {max(2, -(-size // room))} or more")
+    return found or [f"nothing holds the largest tensor, {largest} bytes, on this target: cut it into several"]
 
 
 _OVERHEAD = 64 << 20  # more than what stands around the bytes in any format, signatures included

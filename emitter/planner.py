@@ -7,7 +7,7 @@ import os
 from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
-from emitter.limits import check_sidecar_size, check_size, proposals
+from emitter.limits import exceeded, proposals, sidecar_exceeded, too_large
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.format import SIDECAR_ALIGNMENT
 from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
@@ -94,10 +94,23 @@ class Planner:
         """Return the plan of the output for each target; raise EmitterError for what cannot be written."""
         self.check_request(output, resolved)
         jobs = [self.plan_one(self.outline(output, one), one) for one in resolved]
-        if self._is_universal(output, resolved):
+        if self.is_universal(output, resolved):
             jobs = [_universal(jobs)]
-        _check_paths(jobs)
+        self.check_paths(jobs)
         return jobs
+
+    @staticmethod
+    def check_paths(jobs: Sequence[Job]) -> None:
+        """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
+        written: dict[str, tuple[str, str | bytes | None, str]] = {}
+        for job in jobs:
+            beside = () if job.sidecar is None else (("sidecar", job.sidecar.path),)
+            for option, path in (("output", job.path), *beside, *job.companions.items()):
+                this = (option, job.texts.get("header"), job.resolved.typed)
+                other = written.setdefault(os.path.realpath(path), this)
+                if other is not this and not (option == "header" and this[:2] == other[:2]):
+                    found = f"{other[0]} for {other[2]} and {option} for {this[2]}"
+                    raise UsageError("two outputs would be one file", where=path, actual=found)
 
     def check_request(self, output: str, resolved: Sequence[Resolved]) -> None:
         """Raise UsageError for what is wrong with a request as a whole, whatever its sizes."""
@@ -111,14 +124,14 @@ class Planner:
             raise UsageError(
                 "not the name of a file", where=repr(output), hint="parts of a file are written out of order"
             )
-        if self._is_universal(output, resolved):
+        if self.is_universal(output, resolved):
             from emitter.splice.universal import check_slices
 
             check_slices([one.target for one in resolved])
         elif len(resolved) > 1:
             self._check_placeholders(output)
 
-    def _is_universal(self, output: str, resolved: Sequence[Resolved]) -> bool:
+    def is_universal(self, output: str, resolved: Sequence[Resolved]) -> bool:
         """Whether several targets make one file: Apple's, with one path for all, and not a bare pack."""
         return (
             len(resolved) > 1
@@ -177,15 +190,15 @@ class Planner:
 
     def check_sizes(self, outline: Outline, target: Target) -> None:
         """Raise LayoutError, with what works instead, for bytes that the output's format cannot hold."""
-        largest = max(tensor.nbytes for tensor in self._package.tensors)
-        sidecar = outline.sidecar
-        if sidecar is not None:
-            size = sidecar.plan.size
-            hint = "; or ".join(proposals(target, outline.format, size, largest, sidecar=True))
-            check_sidecar_size(target, size, hint=hint)
-        elif outline.pack is not None:
-            hint = "; or ".join(proposals(target, outline.format, outline.size, largest))
-            check_size(target, outline.format, outline.size, hint=hint)
+        if outline.pack is None:
+            return  # another tool's style, whose own limits are tighter
+        size = outline.size if outline.sidecar is None else outline.sidecar.plan.size
+        beside = outline.sidecar is not None
+        limit = sidecar_exceeded(target, size) if beside else exceeded(target, outline.format, size)
+        if limit is not None:
+            largest = max(tensor.nbytes for tensor in self._package.tensors)
+            works = proposals(target, outline.format, size, largest, sidecar=beside)
+            raise too_large("sidecar" if beside else outline.format, target, size, limit, "; or ".join(works) or None)
 
     def plan_one(self, outline: Outline, resolved: Resolved) -> Job:
         """Lay out one output; raise EmitterError for what cannot be written."""
@@ -356,16 +369,3 @@ def _universal(jobs: Sequence[Job]) -> Job:
                 hint="leave {target} and {triple} out of that path, or put them into -o as well",
             )
     return first._replace(plan=plan_universal([(job.resolved.target, job.plan) for job in jobs]))
-
-
-def _check_paths(jobs: Sequence[Job]) -> None:
-    """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
-    written: dict[str, tuple[str, str | bytes | None, str]] = {}
-    for job in jobs:
-        beside = () if job.sidecar is None else (("sidecar", job.sidecar.path),)
-        for option, path in (("output", job.path), *beside, *job.companions.items()):
-            this = (option, job.texts.get("header"), job.resolved.typed)
-            other = written.setdefault(os.path.realpath(path), this)
-            if other is not this and not (option == "header" and this[:2] == other[:2]):
-                found = f"{other[0]} for {other[2]} and {option} for {this[2]}"
-                raise UsageError("two outputs would be one file", where=path, actual=found)
