@@ -37,7 +37,7 @@ class Condition(NamedTuple):
     """What the place must say of `key`: the text `value`, a version from `value` on, or also one below `upper`."""
 
     key: str
-    operator: int
+    comparison: int
     value: str
     upper: str = ""
 
@@ -144,8 +144,8 @@ def parse_requirement(key: str, text: str, where: str) -> Condition:
     check_name(key, f"{where}: requirement")
     lower, comma, upper = (part.strip() for part in text.partition(","))
     if lower.startswith(">=") and (not comma or (upper.startswith("<") and not upper.startswith("<="))):
-        operator = fmt.WITHIN if comma else fmt.AT_LEAST
-        condition = Condition(key, operator, lower[2:].strip(), upper[1:].strip())
+        comparison = fmt.WITHIN if comma else fmt.AT_LEAST
+        condition = Condition(key, comparison, lower[2:].strip(), upper[1:].strip())
         understood = all(map(fmt.is_version, [condition.value, condition.upper][: 2 if comma else 1]))
     else:
         condition = Condition(key, fmt.EQUAL, text.strip().removeprefix("==").strip())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_modules"]
 
-_OPERATORS = (fmt.EQUAL, fmt.AT_LEAST, fmt.WITHIN)
+_COMPARISONS = (fmt.EQUAL, fmt.AT_LEAST, fmt.WITHIN)
 
 
 def read_modules(
@@ -119,23 +119,23 @@ class _Modules:
         return Alternative(kind, schema_version, extent, tuple(conditions), alignment)
 
     def condition(self, row: tuple[int, ...], where: str) -> Condition:
-        key_offset, key_length, operator, value_offset, value_length, upper_offset, upper_length = row
+        key_offset, key_length, comparison, value_offset, value_length, upper_offset, upper_length = row
         key = self.name(key_offset, key_length, where)
         value = self.name(value_offset, value_length, where)
-        upper = self.name(upper_offset, upper_length, where) if operator == fmt.WITHIN else ""
-        versions = {fmt.EQUAL: (), fmt.AT_LEAST: (value,), fmt.WITHIN: (value, upper)}.get(operator)
+        upper = self.name(upper_offset, upper_length, where) if comparison == fmt.WITHIN else ""
+        versions = {fmt.EQUAL: (), fmt.AT_LEAST: (value,), fmt.WITHIN: (value, upper)}.get(comparison)
         if (
             versions is None
             or not all(map(fmt.is_version, versions))
-            or (operator != fmt.WITHIN and (upper_offset or upper_length))
+            or (comparison != fmt.WITHIN and (upper_offset or upper_length))
         ):
             raise InputError(
                 f"the condition of {shown(key)} cannot be read",
                 where=where,
-                expected=f"an operator of {_OPERATORS}, with versions where it compares them",
-                actual=f"{operator} with {shown(value)} and {shown(upper)}",
+                expected=f"a comparison of {_COMPARISONS}, with versions where it compares them",
+                actual=f"{comparison} with {shown(value)} and {shown(upper)}",
             )
-        return Condition(key, operator, value, upper)
+        return Condition(key, comparison, value, upper)
 
     def function_names(self, first: int, count: int, where: str) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}

@@ -78,7 +78,7 @@ MAX_SCHEMA_VERSION = (1 << 32) - 1  # of a module
 MAX_NDIM = 64
 MAX_ALIGNMENT = 1 << 21  # bytes, of a payload
 
-# Operators of a condition.
+# How a condition compares.
 EQUAL, AT_LEAST, WITHIN = 1, 2, 3
 
 _STRUCT_CODE = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
@@ -297,11 +297,11 @@ CONDITION = Record(
     (
         Field("key_offset", "u32", "offset of the key in the pack: UTF-8, followed by a NUL"),
         Field("key_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
-        Field("operator", "u32", f"{EQUAL}: the text; {AT_LEAST}: a version from value on; {WITHIN}: also below upper"),
+        Field("comparison", "u32", f"{EQUAL}: the text; {AT_LEAST}: at least value; {WITHIN}: also below upper"),
         Field("value_offset", "u32", "offset of the value in the pack: UTF-8, followed by a NUL"),
         Field("value_length", "u32", f"its bytes, without the NUL; 1 to {MAX_NAME_BYTES}"),
-        Field("upper_offset", "u32", "offset of the upper version in the pack; 0 for the other operators"),
-        Field("upper_length", "u32", "its bytes, without the NUL; 0 for the other operators"),
+        Field("upper_offset", "u32", "offset of the upper version in the pack; 0 for the other comparisons"),
+        Field("upper_length", "u32", "its bytes, without the NUL; 0 for the other comparisons"),
         Field("reserved", "u8", "zero", 4),
     ),
 )

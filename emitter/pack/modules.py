@@ -49,7 +49,7 @@ def module_tables(
             )
             for condition in one.conditions:
                 upper = add_text(condition.upper) if condition.upper else (0, 0)
-                conditions.append((*add_text(condition.key), condition.operator, *add_text(condition.value), *upper))
+                conditions.append((*add_text(condition.key), condition.comparison, *add_text(condition.value), *upper))
         imports += ((number_of[id(child)],) for child in module.imports)
         for name, tensors in sorted(module.functions.items(), key=lambda item: item[0].encode()):
             functions.append((*add_text(name), len(arguments), len(tensors)))

@@ -91,7 +91,7 @@ def test_limits_in_the_text_are_those_of_the_code() -> None:
         limits = dict(re.findall(r"^\| ([a-z ,]+?) \| (.+?) \|$", file.read().split("## Limits")[1], re.MULTILINE))
     assert limits["header"] == f"{fmt.MAX_HEADER_SIZE} bytes"
     assert limits["tables in the directory"] == str(fmt.MAX_TABLES)
-    assert limits["name, metadata key"] == f"1 to {fmt.MAX_NAME_BYTES} bytes"
+    assert limits["name, kind, metadata key, key and value of a condition"] == f"1 to {fmt.MAX_NAME_BYTES} bytes"
     assert limits["model version"] == f"0 to {fmt.MAX_NAME_BYTES} bytes"
     assert limits["dimensions"] == str(fmt.MAX_NDIM)
     assert limits["alignment of a payload"] == str(fmt.MAX_ALIGNMENT)
