@@ -10,7 +10,7 @@ from emitter.pack import format as fmt
 
 STATUS = dict(enumerate((
     "OK", "ARGUMENT", "NOT_A_PACK", "TRUNCATED", "FOREIGN_BYTE_ORDER", "VERSION", "FEATURE", "MISALIGNED", "CHECKSUM",
-    "MALFORMED", "SCHEMA", "NOT_FOUND", "DTYPE", "ENCODED", "LIBRARY_ERROR",
+    "MALFORMED", "SCHEMA", "NOT_FOUND", "DTYPE", "ENCODED", "LIBRARY_ERROR", "SIDECAR",
 )))  # fmt: skip
 
 
@@ -31,6 +31,7 @@ class Reader(ctypes.Structure):
         ("model_version_offset", ctypes.c_uint32), ("metadata_first", ctypes.c_uint32),
         ("metadata_count", ctypes.c_uint32),
         ("payload", Table), ("tensor", Table), ("metadata", Table), ("dim", Table), ("string", Table),
+        ("sidecar", Table),
     ]  # fmt: skip
 
 

@@ -25,9 +25,10 @@
  *   EMITTER_IMPLEMENTATION  in one file of a program: they are defined here as external symbols (for ctypes, Rust, ...)
  *   EMITTER_EXTERN          in other files: they are declared, and defined by that one
  *   EMITTER_API             what external declarations begin with, for instance __attribute__((visibility("default")))
- *   EMITTER_LIBRARY         adds emitter_library_open for POSIX systems with ELF. Include this file before any other, or compile
- *                           with -D_GNU_SOURCE; older C libraries want -ldl. 32-bit programs want -D_FILE_OFFSET_BITS=64, or the
- *                           C library refuses files of 2 GiB and more, or with an inode number of more than 32 bits (EOVERFLOW)
+ *   EMITTER_LIBRARY         adds emitter_library_open for POSIX systems with ELF, Apple's systems and Windows. With glibc, include this
+ *                           file before any other, or compile with -D_GNU_SOURCE; older C libraries want -ldl. 32-bit programs want
+ *                           -D_FILE_OFFSET_BITS=64, or the C library refuses files of 2 GiB and more, or with an inode number of
+ *                           more than 32 bits (EOVERFLOW)
  * emitter_to_dlpack exists if dlpack.h was included before.
  *
  * Names carry the number of the interface (emitter0_find), so that several versions of this file live in one program. The names
@@ -99,6 +100,12 @@ extern "C" {
 #define EMITTER0_KIND_DIM_ 4u
 #define EMITTER0_KIND_STRING_ 5u
 #define EMITTER0_KIND_SIDECAR_ 6u
+#define EMITTER0_KIND_MODULE_ 7u
+#define EMITTER0_KIND_ALTERNATIVE_ 8u
+#define EMITTER0_KIND_CONDITION_ 9u
+#define EMITTER0_KIND_IMPORT_ 10u
+#define EMITTER0_KIND_FUNCTION_ 11u
+#define EMITTER0_KIND_ARGUMENT_ 12u
 #define EMITTER0_SIZEOF_HEADER_ 128u
 #define EMITTER0_SIZEOF_TABLE_ 16u
 #define EMITTER0_SIZEOF_PAYLOAD_ 24u
@@ -107,6 +114,12 @@ extern "C" {
 #define EMITTER0_SIZEOF_DIM_ 8u
 #define EMITTER0_SIZEOF_STRING_ 1u
 #define EMITTER0_SIZEOF_SIDECAR_ 56u
+#define EMITTER0_SIZEOF_MODULE_ 40u
+#define EMITTER0_SIZEOF_ALTERNATIVE_ 24u
+#define EMITTER0_SIZEOF_CONDITION_ 32u
+#define EMITTER0_SIZEOF_IMPORT_ 8u
+#define EMITTER0_SIZEOF_FUNCTION_ 16u
+#define EMITTER0_SIZEOF_ARGUMENT_ 8u
 
 /* The first bytes of a pack. */
 struct EMITTER0_MAY_ALIAS_ emitter0_header_record {
@@ -190,6 +203,68 @@ struct EMITTER0_MAY_ALIAS_ emitter0_sidecar_record {
 };
 typedef char emitter0_sidecar_size_[sizeof(struct emitter0_sidecar_record) == 56 ? 1 : -1];
 
+/* A module. The first is the root; a module stands before those that it imports, and each but the root is imported. */
+struct EMITTER0_MAY_ALIAS_ emitter0_module_record {
+    uint32_t name_offset; /* offset of the name in the pack: UTF-8, followed by a NUL; names are unique */
+    uint32_t name_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t alternative_first; /* first alternative of the module */
+    uint32_t alternative_count; /* its alternatives, at least 1, in the order in which they are tried */
+    uint32_t import_first; /* first import of the module */
+    uint32_t import_count; /* its imports, in order; none twice */
+    uint32_t function_first; /* first function of the module */
+    uint32_t function_count; /* its functions */
+    uint32_t metadata_first; /* first metadata record of the module */
+    uint32_t metadata_count; /* metadata records of the module */
+};
+typedef char emitter0_module_size_[sizeof(struct emitter0_module_record) == 40 ? 1 : -1];
+
+/* One form of a module. Those of one module stand together, in the order of the modules. */
+struct EMITTER0_MAY_ALIAS_ emitter0_alternative_record {
+    uint32_t kind_offset; /* offset of the kind in the pack: UTF-8, followed by a NUL */
+    uint32_t kind_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t schema_version; /* version of what the bytes mean, as the kind defines it */
+    uint32_t payload; /* index of its payload record */
+    uint32_t condition_first; /* first condition of the alternative */
+    uint32_t condition_count; /* its conditions: all must hold */
+};
+typedef char emitter0_alternative_size_[sizeof(struct emitter0_alternative_record) == 24 ? 1 : -1];
+
+/* What the place of loading must say of a key. In an alternative sorted by the bytes of the key. See Conditions. */
+struct EMITTER0_MAY_ALIAS_ emitter0_condition_record {
+    uint32_t key_offset; /* offset of the key in the pack: UTF-8, followed by a NUL */
+    uint32_t key_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t comparison; /* 1: the text; 2: at least value; 3: also below upper */
+    uint32_t value_offset; /* offset of the value in the pack: UTF-8, followed by a NUL */
+    uint32_t value_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t upper_offset; /* offset of the upper version in the pack; 0 for the other comparisons */
+    uint32_t upper_length; /* its bytes, without the NUL; 0 for the other comparisons */
+    uint8_t reserved[4]; /* zero */
+};
+typedef char emitter0_condition_size_[sizeof(struct emitter0_condition_record) == 32 ? 1 : -1];
+
+/* A module that another one imports. Those of one module stand together, in the order of the modules. */
+struct EMITTER0_MAY_ALIAS_ emitter0_import_record {
+    uint32_t module; /* index of the imported module, greater than that of the importing one */
+    uint8_t reserved[4]; /* zero */
+};
+typedef char emitter0_import_size_[sizeof(struct emitter0_import_record) == 8 ? 1 : -1];
+
+/* A function of a module. Within one module sorted by the bytes of the name; names are unique in the pack. */
+struct EMITTER0_MAY_ALIAS_ emitter0_function_record {
+    uint32_t name_offset; /* offset of the name in the pack: UTF-8, followed by a NUL */
+    uint32_t name_length; /* its bytes, without the NUL; 1 to 65535 */
+    uint32_t argument_first; /* first argument of the function */
+    uint32_t argument_count; /* tensors that it takes, in order */
+};
+typedef char emitter0_function_size_[sizeof(struct emitter0_function_record) == 16 ? 1 : -1];
+
+/* A tensor that a function takes. Those of one function stand together, in the order of the functions. */
+struct EMITTER0_MAY_ALIAS_ emitter0_argument_record {
+    uint32_t tensor; /* index of the tensor record */
+    uint8_t reserved[4]; /* zero */
+};
+typedef char emitter0_argument_size_[sizeof(struct emitter0_argument_record) == 8 ? 1 : -1];
+
 /* DLDataTypeCode of DLPack */
 enum emitter0_dtype_code {
     EMITTER0_DTYPE_INT = 0,
@@ -230,7 +305,8 @@ typedef enum emitter0_status {
     EMITTER0_NOT_FOUND = 11,         /* no such name or index */
     EMITTER0_DTYPE = 12,             /* the tensor has another element type */
     EMITTER0_ENCODED = 13,           /* the tensor's bytes are a block format, not elements of its dtype */
-    EMITTER0_LIBRARY_ERROR = 14      /* a library was refused: see the message */
+    EMITTER0_LIBRARY_ERROR = 14,     /* a library was refused: see the message */
+    EMITTER0_SIDECAR = 15            /* the payloads are in another file: emitter_library_open finds it */
 } emitter0_status;
 
 /* Private: where a table of the pack is. */
@@ -249,7 +325,7 @@ typedef struct emitter0_reader {
     const unsigned char *base;
     uint32_t index_size, index_crc32c, header_size;
     uint32_t model_version_offset, metadata_first, metadata_count;
-    emitter0_table_ payload, tensor, metadata, dim, string;
+    emitter0_table_ payload, tensor, metadata, dim, string, sidecar;
 } emitter0_reader;
 
 /* A tensor. `data` is `nbytes` long and aligned to `alignment` bytes; shape and strides (in elements, row-major) have `ndim` values
@@ -328,18 +404,22 @@ EMITTER0_FUNCTION_ uint32_t emitter0_crc32c(const void *data, size_t size, uint3
 /* A shared library that holds a pack, and the reader of the pack. */
 typedef struct emitter0_library {
     emitter0_reader reader;
-    void *handle; /* of dlopen */
-    const void *symbol; /* emitter_pack in it */
+    void *handle; /* of dlopen or LoadLibrary */
+    const void *symbol; /* the pack in it: emitter_pack */
+    const void *sidecar; /* the mapped file that holds the payloads, null if the library itself does */
+    size_t sidecar_size;
 } emitter0_library;
 
-/* Load a library. A path (it contains a slash) is opened once: that file is checked (a file of another CPU or a truncated one is
- * refused, where dlopen fails without saying why or dies of SIGBUS) and that file is loaded. A bare name is searched for by dlopen,
- * and its pack checked. On failure `message` (of `message_size` bytes, or null) says why. A file that is truncated AFTER it was
+/* Load a library. A path (it contains a slash; on Windows it is UTF-8, and may have a backslash or a colon) is opened once: that file is
+ * checked (a file of another CPU or a truncated one is refused, where the system fails without saying why or dies of SIGBUS) and that
+ * file is loaded. A bare name is searched for by the system's loader, and its pack checked. On failure `message` (of `message_size`
+ * bytes, or null) says why. A library whose payloads are in a file beside it opens as any other. A file that is truncated AFTER it was
  * loaded still kills the process when its pages are read: replace libraries by renaming. */
 EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *library, const char *path_or_soname, char *message,
                                                          size_t message_size);
 
-/* Open the pack of number `index` in a library that holds several, in the order of their notes; EMITTER_NOT_FOUND after the last. */
+/* Open the pack of number `index` in a library that holds several, in the order of their notes, or of their sections where a format has
+ * no notes; EMITTER_NOT_FOUND after the last. */
 EMITTER0_FUNCTION_ emitter0_status emitter0_library_pack(const emitter0_library *library, uint32_t index, emitter0_reader *reader);
 
 /* Unload. Everything that was read from the pack is gone (musl keeps libraries loaded for ever). */
@@ -564,13 +644,14 @@ static inline void emitter0_clear_reader_(emitter0_reader *reader)
     emitter0_clear_table_(&reader->metadata);
     emitter0_clear_table_(&reader->dim);
     emitter0_clear_table_(&reader->string);
+    emitter0_clear_table_(&reader->sidecar);
 }
 
 /* Whether the records of a table are long enough: exactly as this version has them where they are read as an array. */
 static inline int emitter0_record_size_fits_(uint32_t kind, uint32_t size)
 {
-    static const unsigned char known[6] = {0, EMITTER0_SIZEOF_PAYLOAD_, EMITTER0_SIZEOF_TENSOR_, EMITTER0_SIZEOF_METADATA_,
-                                           EMITTER0_SIZEOF_DIM_, EMITTER0_SIZEOF_STRING_};
+    static const unsigned char known[7] = {0, EMITTER0_SIZEOF_PAYLOAD_, EMITTER0_SIZEOF_TENSOR_, EMITTER0_SIZEOF_METADATA_,
+                                           EMITTER0_SIZEOF_DIM_, EMITTER0_SIZEOF_STRING_, EMITTER0_SIZEOF_SIDECAR_};
     return kind == EMITTER0_KIND_DIM_ || kind == EMITTER0_KIND_STRING_ ? size == known[kind] : size >= known[kind] && size % 8 == 0;
 }
 
@@ -596,6 +677,7 @@ static inline emitter0_status emitter0_open_directory_(emitter0_reader *reader, 
         case EMITTER0_KIND_METADATA_: table = &reader->metadata; break;
         case EMITTER0_KIND_DIM_: table = &reader->dim; break;
         case EMITTER0_KIND_STRING_: table = &reader->string; break;
+        case EMITTER0_KIND_SIDECAR_: table = &reader->sidecar; break;
         default: break; /* from a later version */
         }
         if (entry->offset % 8 != 0 || entry->offset < header->header_size || entry->offset > header->index_size
@@ -644,7 +726,7 @@ static inline emitter0_status emitter0_open_header_(emitter0_reader *reader, siz
     crc = emitter0_crc32c(base + EMITTER0_HEADER_CRC_OFFSET_ + 4, header->header_size - EMITTER0_HEADER_CRC_OFFSET_ - 4, crc);
     if (crc != header->header_crc32c)
         return emitter0_refuse_(reader, EMITTER0_CHECKSUM, "header.header_crc32c", 0);
-    reader->unknown_features = header->incompatible_features & ~(uint64_t)EMITTER0_KNOWN_INCOMPATIBLE_;
+    reader->unknown_features = header->incompatible_features & ~(uint64_t)(EMITTER0_KNOWN_INCOMPATIBLE_ | EMITTER0_FEATURE_SIDECAR_);
     if (reader->unknown_features != 0)
         return emitter0_refuse_(reader, EMITTER0_FEATURE, "header.incompatible_features", 0);
     for (i = 0; i < sizeof header->reserved; i++)
@@ -661,6 +743,8 @@ static inline emitter0_status emitter0_open_header_(emitter0_reader *reader, siz
     status = emitter0_open_directory_(reader, header);
     if (status != EMITTER0_OK)
         return status;
+    if (reader->sidecar.count != ((header->incompatible_features & EMITTER0_FEATURE_SIDECAR_) != 0 ? 1u : 0u))
+        return emitter0_refuse_(reader, EMITTER0_MALFORMED, "header.incompatible_features", 0);
     if (header->model_version_length > EMITTER0_MAX_NAME_
         || emitter0_string_(reader, header->model_version_offset, header->model_version_length) == NULL)
         return emitter0_refuse_(reader, EMITTER0_MALFORMED, "header.model_version_offset", 0);
@@ -678,7 +762,8 @@ static inline emitter0_status emitter0_open_header_(emitter0_reader *reader, siz
     return EMITTER0_OK;
 }
 
-EMITTER0_FUNCTION_ emitter0_status emitter0_open(emitter0_reader *reader, const void *base, size_t size)
+/* Open a pack of either kind: one whose payloads are in another file has one record in the table `sidecar`. */
+static inline emitter0_status emitter0_open_any_(emitter0_reader *reader, const void *base, size_t size)
 {
     emitter0_status status;
     if (reader == NULL)
@@ -699,6 +784,17 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_open(emitter0_reader *reader, const 
         return emitter0_refuse_(reader, status, where, record);
     }
     return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_open(emitter0_reader *reader, const void *base, size_t size)
+{
+    emitter0_status status = emitter0_open_any_(reader, base, size);
+    if (status == EMITTER0_OK && reader->sidecar.count != 0) {
+        emitter0_clear_reader_(reader);
+        reader->unknown_features = EMITTER0_FEATURE_SIDECAR_;
+        return emitter0_refuse_(reader, EMITTER0_SIDECAR, "header.incompatible_features", 0);
+    }
+    return status;
 }
 
 EMITTER0_FUNCTION_ emitter0_status emitter0_open_expect(emitter0_reader *reader, const void *base, size_t size, uint64_t schema)
@@ -1168,6 +1264,7 @@ EMITTER0_FUNCTION_ const char *emitter0_status_string(emitter0_status status)
     case EMITTER0_DTYPE: return "the tensor has another element type";
     case EMITTER0_ENCODED: return "the tensor's bytes are a block format";
     case EMITTER0_LIBRARY_ERROR: return "the library was refused";
+    case EMITTER0_SIDECAR: return "the payloads are in another file, its sidecar: open the library instead of its pack";
     }
     return "unknown status";
 }
@@ -1216,18 +1313,35 @@ EMITTER0_FUNCTION_ const char *emitter0_dtype_name(unsigned code, unsigned bits)
 }
 #endif
 
-/* ---- Libraries: POSIX systems with ELF ---- */
+/* ---- Libraries ---- */
 
 #ifdef EMITTER_LIBRARY
 
+#if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
+#elif defined(__APPLE__) || (defined(__unix__) && defined(__ELF__))
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
-#include <stdio.h>
-#include <string.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifndef __APPLE__
+#include <link.h>
+#endif
+#else
+#error "EMITTER_LIBRARY is for Windows, Apple's systems, and POSIX systems with ELF: elsewhere, pass a pack's address to emitter_open"
+#endif
+#include <stdio.h>
+#include <string.h>
 
 #if defined(__GLIBC__) && !defined(__USE_GNU)
 #error "emitter.h with EMITTER_LIBRARY: include it before any other header, or compile with -D_GNU_SOURCE"
@@ -1236,6 +1350,708 @@ EMITTER0_FUNCTION_ const char *emitter0_dtype_name(unsigned code, unsigned bits)
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#define EMITTER0_PATH_ 4096 /* bytes, or UTF-16 units of Windows: longer paths are refused */
+
+#if defined(_WIN32)
+#define EMITTER0_SLASHES_ "/\\:"
+#define EMITTER0_PLACE_ "no section that begins with its pack"
+#elif defined(__APPLE__)
+#define EMITTER0_SLASHES_ "/"
+#define EMITTER0_PLACE_ "no section that begins with its pack"
+#else
+#define EMITTER0_SLASHES_ "/"
+#define EMITTER0_PLACE_ "no .note.emitter that says where its pack is"
+#endif
+
+/* Where a message goes, and of which file it speaks. */
+typedef struct emitter0_words_ {
+    char *text;
+    size_t size;
+    const char *path;
+} emitter0_words_;
+
+static inline emitter0_status emitter0_say_(const emitter0_words_ *words, const char *text)
+{
+    if (words->text != NULL && words->size > 0)
+        (void)snprintf(words->text, words->size, "%s: %s", words->path, text);
+    return EMITTER0_LIBRARY_ERROR;
+}
+
+static inline emitter0_status emitter0_say_truncated_(const emitter0_words_ *words, const char *what, unsigned number, uint64_t size,
+                                                      uint64_t offset, uint64_t file_size)
+{
+    char text[192];
+    (void)snprintf(text, sizeof text, "truncated: %s %u needs %llu bytes from offset %llu, the file has %llu", what, number,
+                   (unsigned long long)size, (unsigned long long)offset, (unsigned long long)file_size);
+    return emitter0_say_(words, text);
+}
+
+/* A file that is open for reading. */
+typedef struct emitter0_file_ {
+#ifdef _WIN32
+    HANDLE handle;
+#else
+    int fd;
+    struct stat status;
+#endif
+    uint64_t size;
+} emitter0_file_;
+
+/* A walk over the packs of the loaded library that `symbol` is in. */
+typedef struct emitter0_walk_ {
+    const unsigned char *symbol;
+    uint32_t skip; /* packs to pass over */
+    int by_symbol; /* only the pack that begins at symbol */
+    const unsigned char *pack; /* the result */
+    size_t size;
+} emitter0_walk_;
+
+/* What the system does. Each platform has its own of these, below. */
+
+/* Open `path` (UTF-8 on Windows). If nothing is there and `absent` is not null, set it and say nothing. */
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words);
+static inline void emitter0_file_close_(const emitter0_file_ *file);
+
+/* Read exactly `size` bytes; false if they are not there. */
+static inline int emitter0_read_(const emitter0_file_ *file, void *to, size_t size, uint64_t offset);
+
+/* Map the whole file, which is not empty; null if the system does not. */
+static inline const void *emitter0_map_(const emitter0_file_ *file);
+static inline void emitter0_unmap_(const void *base, size_t size);
+
+/* Check and load: sets `handle`, and `symbol` if there is one. `proof` gets the first bytes of the first pack of the file that was
+ * checked, where the system cannot load that very file but only what is at its path. True in `proven` if it did. */
+static inline emitter0_status emitter0_load_(emitter0_library *library, const char *path, unsigned char *proof, int *proven,
+                                             const emitter0_words_ *words);
+static inline void emitter0_unload_(void *handle);
+
+/* Find a pack of the loaded library. */
+static inline void emitter0_walk_library_(emitter0_walk_ *walk, const emitter0_library *library);
+
+/* Give the path of the loaded library, `path` if it was opened by one; `resolved` is without symbolic links. False if there is none. */
+static inline int emitter0_library_path_(const emitter0_library *library, const char *path, int resolved, char out[EMITTER0_PATH_]);
+
+#if defined(_WIN32) || defined(__APPLE__) || defined(EMITTER0_EVERY_FORMAT_)
+
+/* A little-endian number of `size` bytes. */
+static inline uint64_t emitter0_little_(const unsigned char *at, unsigned size)
+{
+    uint64_t value = 0;
+    while (size > 0)
+        value = value << 8 | at[--size];
+    return value;
+}
+
+/* Step over the packs that begin a section: linkers join sections of one name, with zeros between them that align. True if the one
+ * that is looked for is there. */
+static inline int emitter0_walk_section_(emitter0_walk_ *walk, const unsigned char *start, uint64_t size)
+{
+    static const unsigned char magic[8] = EMITTER0_MAGIC_;
+    while (size >= EMITTER0_SIZEOF_HEADER_ && memcmp(start, magic, sizeof magic) == 0) {
+        struct emitter0_header_record header;
+        memcpy(&header, start, sizeof header);
+        if (header.total_size < sizeof header || header.total_size > size)
+            return 0;
+        if (walk->by_symbol ? start == walk->symbol : walk->skip-- == 0) {
+            walk->pack = start;
+            walk->size = (size_t)header.total_size;
+            return 1;
+        }
+        start += (size_t)header.total_size;
+        size -= header.total_size;
+        while (size > 0 && *start == 0) {
+            start++;
+            size--;
+        }
+    }
+    return 0;
+}
+
+/* Read the first bytes of a section of the file; true if it begins with a pack. */
+static inline int emitter0_read_proof_(const emitter0_file_ *file, uint64_t offset, uint64_t size, unsigned char *proof)
+{
+    static const unsigned char magic[8] = EMITTER0_MAGIC_;
+    return size >= EMITTER0_SIZEOF_HEADER_ && emitter0_read_(file, proof, EMITTER0_SIZEOF_HEADER_, offset)
+        && memcmp(proof, magic, sizeof magic) == 0;
+}
+
+#endif
+
+#if defined(_WIN32) || defined(EMITTER0_EVERY_FORMAT_)
+
+/* ---- PE: Microsoft's PE Format. Offsets in records are as its tables have them. ---- */
+
+static inline const char *emitter0_pe_machine_name_(unsigned machine)
+{
+    switch (machine) {
+    case 0x14c: return "x86";
+    case 0x1c4: return "ARM";
+    case 0x8664: return "x64";
+    case 0xaa64: return "ARM64";
+    default: return "another machine";
+    }
+}
+
+/* Refuse a file that LoadLibrary would refuse without saying why: another CPU's, a truncated one, one without a pack. `machine` is
+ * this process's Machine, 0 if it is not to be checked; `magic` that of its optional headers. */
+static inline emitter0_status emitter0_check_pe_(const emitter0_file_ *file, unsigned machine, unsigned magic, unsigned char *proof,
+                                                 const emitter0_words_ *words)
+{
+    unsigned char head[64], record[40];
+    char text[160];
+    uint64_t at, sections;
+    unsigned found_machine, found_magic = 0, count, i;
+    int found = 0;
+
+    if (file->size < sizeof head || !emitter0_read_(file, head, sizeof head, 0) || head[0] != 'M' || head[1] != 'Z')
+        return emitter0_say_(words, "not a PE file, or shorter than its header");
+    at = emitter0_little_(head + 0x3c, 4);
+    if (at > file->size || file->size - at < 24)
+        return emitter0_say_(words, "truncated, or not a PE file: its header is not within the file");
+    if (!emitter0_read_(file, head, 26, at) || memcmp(head, "PE\0\0", 4) != 0)
+        return emitter0_say_(words, "not a PE file");
+    found_machine = (unsigned)emitter0_little_(head + 4, 2);
+    count = (unsigned)emitter0_little_(head + 6, 2);
+    sections = at + 24 + emitter0_little_(head + 20, 2);
+    if (emitter0_little_(head + 20, 2) >= 2)
+        found_magic = (unsigned)emitter0_little_(head + 24, 2);
+    if (found_magic != magic || (machine != 0 && found_machine != machine)) {
+        (void)snprintf(text, sizeof text, "built for %s (Machine 0x%x, %s), this process is %s (%s)",
+                       emitter0_pe_machine_name_(found_machine), found_machine,
+                       found_magic == 0x20b ? "PE32+" : found_magic == 0x10b ? "PE32" : "no image",
+                       emitter0_pe_machine_name_(machine), magic == 0x20b ? "PE32+" : "PE32");
+        return emitter0_say_(words, text);
+    }
+    if ((emitter0_little_(head + 22, 2) & 0x2000u) == 0) /* IMAGE_FILE_DLL */
+        return emitter0_say_(words, "not a DLL");
+    if (sections > file->size || count * (uint64_t)sizeof record > file->size - sections)
+        return emitter0_say_(words, "truncated: its section table is not within the file");
+    for (i = 0; i < count; i++) {
+        uint64_t size, offset, used, flags;
+        if (!emitter0_read_(file, record, sizeof record, sections + i * (uint64_t)sizeof record))
+            return emitter0_say_(words, "its section table cannot be read");
+        used = emitter0_little_(record + 8, 4); /* VirtualSize */
+        size = emitter0_little_(record + 16, 4); /* SizeOfRawData */
+        offset = emitter0_little_(record + 20, 4); /* PointerToRawData */
+        flags = emitter0_little_(record + 36, 4);
+        if (offset == 0 || size == 0)
+            continue;
+        if (offset > file->size || size > file->size - offset)
+            return emitter0_say_truncated_(words, "section", i + 1, size, offset, file->size);
+        /* IMAGE_SCN_CNT_INITIALIZED_DATA without IMAGE_SCN_MEM_WRITE, as below */
+        if (!found && (flags & 0x80000040u) == 0x40u)
+            found = emitter0_read_proof_(file, offset, used < size ? used : size, proof);
+    }
+    return found ? EMITTER0_OK : emitter0_say_(words, "holds no pack: no read-only section begins with one");
+}
+
+/* The packs of a loaded image, section by section. */
+static inline void emitter0_walk_pe_(emitter0_walk_ *walk, const unsigned char *image)
+{
+    const unsigned char *header = image + (size_t)emitter0_little_(image + 0x3c, 4);
+    const unsigned char *section = header + 24 + (size_t)emitter0_little_(header + 20, 2);
+    unsigned count = (unsigned)emitter0_little_(header + 6, 2);
+    for (; count > 0; count--, section += 40) {
+        uint64_t used = emitter0_little_(section + 8, 4), size = emitter0_little_(section + 16, 4);
+        if ((emitter0_little_(section + 36, 4) & 0x80000040u) == 0x40u
+            && emitter0_walk_section_(walk, image + (size_t)emitter0_little_(section + 12, 4), used < size ? used : size))
+            return;
+    }
+}
+
+#endif
+
+#if defined(__APPLE__) || defined(EMITTER0_EVERY_FORMAT_)
+
+/* ---- Mach-O: <mach-o/loader.h>, <mach-o/fat.h>. Every system that has it today is little-endian. ---- */
+
+/* Offsets in segment_command and section of 32 and of 64 bits. */
+typedef struct emitter0_macho_form_ {
+    uint32_t magic, command;
+    unsigned word, header_size, segment_size, nsects, section_size, offset, flags;
+} emitter0_macho_form_;
+
+static inline const emitter0_macho_form_ *emitter0_macho_form_of_(int is_64)
+{
+    static const emitter0_macho_form_ forms[2] = {{0xfeedfaceu, 0x1u, 4, 28, 56, 48, 68, 40, 56},
+                                                  {0xfeedfacfu, 0x19u, 8, 32, 72, 64, 80, 48, 64}};
+    return &forms[is_64 != 0];
+}
+
+static inline const char *emitter0_cputype_name_(uint32_t cputype)
+{
+    switch (cputype) {
+    case 7: return "i386";
+    case 12: return "arm";
+    case 0x01000007: return "x86_64";
+    case 0x0100000c: return "arm64";
+    case 0x0200000c: return "arm64_32";
+    default: return "another CPU";
+    }
+}
+
+static inline emitter0_status emitter0_say_cputype_(const emitter0_words_ *words, const char *found, uint32_t cputype)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text, "built for %s, this process is %s", found, emitter0_cputype_name_(cputype));
+    return emitter0_say_(words, text);
+}
+
+/* Find the part of the file that is for `cputype`: all of a thin file, a slice of a universal one. */
+static inline emitter0_status emitter0_macho_slice_(const emitter0_file_ *file, uint32_t cputype, uint64_t *base, uint64_t *size,
+                                                    const emitter0_words_ *words)
+{
+    unsigned char head[8], arch[32];
+    char names[160];
+    size_t length = 0;
+    unsigned i, count, step;
+    *base = 0;
+    *size = file->size;
+    if (file->size < 32 || !emitter0_read_(file, head, sizeof head, 0))
+        return emitter0_say_(words, "not a Mach-O file, or shorter than its header");
+    /* FAT_MAGIC and FAT_MAGIC_64; these records are big-endian. */
+    if (head[0] != 0xca || head[1] != 0xfe || head[2] != 0xba || (head[3] != 0xbe && head[3] != 0xbf))
+        return EMITTER0_OK;
+    step = head[3] == 0xbf ? 32 : 20;
+    count = (unsigned)head[4] << 24 | (unsigned)head[5] << 16 | (unsigned)head[6] << 8 | head[7];
+    if (count == 0 || count > 44) /* a class file of Java has its version here, which is 45 or more */
+        return emitter0_say_(words, "not a Mach-O file");
+    for (i = 0; i < count; i++) {
+        uint64_t fields[3] = {0, 0, 0}; /* cputype, offset, size */
+        unsigned at[3], wide[3], k, byte;
+        at[0] = 0, at[1] = 8, at[2] = step == 32 ? 16 : 12;
+        wide[0] = 4, wide[1] = wide[2] = step == 32 ? 8 : 4;
+        if (!emitter0_read_(file, arch, step, 8 + (uint64_t)i * step))
+            return emitter0_say_(words, "truncated: its list of slices is not within the file");
+        for (k = 0; k < 3; k++)
+            for (byte = 0; byte < wide[k]; byte++)
+                fields[k] = fields[k] << 8 | arch[at[k] + byte];
+        if (fields[0] == cputype) {
+            *base = fields[1];
+            *size = fields[2];
+            if (*base > file->size || *size > file->size - *base)
+                return emitter0_say_truncated_(words, "slice", i, *size, *base, file->size);
+            return EMITTER0_OK;
+        }
+        if (length < sizeof names) {
+            int more = snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "",
+                                emitter0_cputype_name_((uint32_t)fields[0]));
+            length += more > 0 ? (size_t)more : sizeof names;
+        }
+    }
+    return emitter0_say_cputype_(words, names, cputype);
+}
+
+/* Refuse a file that dlopen would refuse, or die of: another CPU's, a truncated one, one without a pack. `cputype` is this process's. */
+static inline emitter0_status emitter0_check_macho_(const emitter0_file_ *file, uint32_t cputype, unsigned char *proof,
+                                                    const emitter0_words_ *words)
+{
+    const emitter0_macho_form_ *form = emitter0_macho_form_of_(sizeof(void *) == 8);
+    unsigned char head[32], record[80];
+    uint64_t base, slice, at, end;
+    uint32_t magic, found_cputype, filetype, ncmds, i, k;
+    int found = 0;
+    emitter0_status status = emitter0_macho_slice_(file, cputype, &base, &slice, words);
+    if (status != EMITTER0_OK)
+        return status;
+    if (slice < sizeof head || !emitter0_read_(file, head, sizeof head, base))
+        return emitter0_say_(words, "not a Mach-O file, or shorter than its header");
+    magic = (uint32_t)emitter0_little_(head, 4);
+    found_cputype = (uint32_t)emitter0_little_(head + 4, 4);
+    if (magic == 0xcefaedfeu || magic == 0xcffaedfeu)
+        return emitter0_say_cputype_(words, "a big-endian machine", cputype);
+    if (magic != 0xfeedfaceu && magic != 0xfeedfacfu)
+        return emitter0_say_(words, "not a Mach-O file");
+    if (magic != form->magic || found_cputype != cputype)
+        return emitter0_say_cputype_(words, emitter0_cputype_name_(found_cputype), cputype);
+    filetype = (uint32_t)emitter0_little_(head + 12, 4);
+    if (filetype != 6 && filetype != 8) /* MH_DYLIB, MH_BUNDLE */
+        return emitter0_say_(words, "not a dynamic library or bundle (filetype)");
+    ncmds = (uint32_t)emitter0_little_(head + 16, 4);
+    at = form->header_size;
+    end = at + emitter0_little_(head + 20, 4);
+    if (end > slice)
+        return emitter0_say_(words, "truncated: its load commands are not within the file");
+    for (i = 0; i < ncmds; i++) {
+        uint64_t cmdsize, nsects, fileoff, filesize;
+        if (end - at < 8 || !emitter0_read_(file, record, 8, base + at))
+            return emitter0_say_(words, "damaged: a load command is not within its list");
+        cmdsize = emitter0_little_(record + 4, 4);
+        if (cmdsize < 8 || cmdsize > end - at)
+            return emitter0_say_(words, "damaged: a load command is not within its list");
+        if (emitter0_little_(record, 4) == form->command) {
+            if (cmdsize < form->segment_size || !emitter0_read_(file, record, form->segment_size, base + at))
+                return emitter0_say_(words, "damaged: a segment's load command is too short");
+            fileoff = emitter0_little_(record + 24 + 2 * form->word, form->word);
+            filesize = emitter0_little_(record + 24 + 3 * form->word, form->word);
+            nsects = emitter0_little_(record + form->nsects, 4);
+            if (nsects > (cmdsize - form->segment_size) / form->section_size)
+                return emitter0_say_(words, "damaged: a segment's load command is too short for its sections");
+            if (filesize > 0 && (fileoff > slice || filesize > slice - fileoff))
+                return emitter0_say_truncated_(words, "the segment of load command", i, filesize, fileoff, slice);
+            for (k = 0; k < nsects && !found; k++) {
+                uint64_t offset, size;
+                if (!emitter0_read_(file, record, form->section_size, base + at + form->segment_size + (uint64_t)k * form->section_size))
+                    return emitter0_say_(words, "its load commands cannot be read");
+                size = emitter0_little_(record + 32 + form->word, form->word);
+                offset = emitter0_little_(record + form->offset, 4);
+                /* the type S_REGULAR, as below */
+                if ((emitter0_little_(record + form->flags, 4) & 0xffu) == 0 && offset <= slice && size <= slice - offset)
+                    found = emitter0_read_proof_(file, base + offset, size, proof);
+            }
+        }
+        at += cmdsize;
+    }
+    return found ? EMITTER0_OK : emitter0_say_(words, "holds no pack: no section begins with one");
+}
+
+/* The packs of a loaded image, section by section. */
+static inline void emitter0_walk_macho_(emitter0_walk_ *walk, const unsigned char *image)
+{
+    const emitter0_macho_form_ *form = emitter0_macho_form_of_(sizeof(void *) == 8);
+    const uint32_t ncmds = (uint32_t)emitter0_little_(image + 16, 4);
+    uintptr_t slide = (uintptr_t)image;
+    unsigned pass;
+    /* The segment that begins the file says where the image was to be. */
+    for (pass = 0; pass < 2; pass++) {
+        const unsigned char *at = image + form->header_size;
+        uint32_t i, k;
+        for (i = 0; i < ncmds; i++) {
+            const unsigned char *section = at + form->segment_size;
+            if (emitter0_little_(at, 4) != form->command) {
+                at += (size_t)emitter0_little_(at + 4, 4);
+                continue;
+            }
+            if (pass == 0 && emitter0_little_(at + 24 + 2 * form->word, form->word) == 0
+                && emitter0_little_(at + 24 + 3 * form->word, form->word) != 0) {
+                slide -= (uintptr_t)emitter0_little_(at + 24, form->word);
+                break;
+            }
+            for (k = 0; pass == 1 && k < (uint32_t)emitter0_little_(at + form->nsects, 4); k++, section += form->section_size)
+                if ((emitter0_little_(section + form->flags, 4) & 0xffu) == 0
+                    && emitter0_walk_section_(
+                        walk, (const unsigned char *)(slide + (uintptr_t)emitter0_little_(section + 32, form->word)),
+                        emitter0_little_(section + 32 + form->word, form->word)))
+                    return;
+            at += (size_t)emitter0_little_(at + 4, 4);
+        }
+    }
+}
+
+#endif
+
+#ifdef _WIN32
+
+/* ---- Windows ---- */
+
+#if defined(_M_ARM64EC) || defined(__arm64ec__)
+#define EMITTER0_MACHINE_ 0u
+#elif defined(_M_X64) || defined(__x86_64__)
+#define EMITTER0_MACHINE_ 0x8664u
+#elif defined(_M_ARM64) || defined(__aarch64__)
+#define EMITTER0_MACHINE_ 0xaa64u
+#elif defined(_M_IX86) || defined(__i386__)
+#define EMITTER0_MACHINE_ 0x14cu
+#elif defined(_M_ARM) || defined(__arm__)
+#define EMITTER0_MACHINE_ 0x1c4u
+#else
+#define EMITTER0_MACHINE_ 0u
+#endif
+
+static inline emitter0_status emitter0_say_system_(const emitter0_words_ *words, DWORD error)
+{
+    wchar_t wide[256];
+    char text[3 * 256 + 32];
+    int length = (int)FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, error, 0, wide, 256, NULL);
+    while (length > 0 && (wide[length - 1] <= L' ' || wide[length - 1] == L'.'))
+        length--;
+    length = length > 0 ? WideCharToMultiByte(CP_UTF8, 0, wide, length, text, 3 * 256, NULL, NULL) : 0;
+    (void)snprintf(text + length, sizeof text - (size_t)length, "%sSystem error %lu", length > 0 ? ". " : "", (unsigned long)error);
+    return emitter0_say_(words, text);
+}
+
+/* False if the text is not UTF-8, or too long. */
+static inline int emitter0_widen_(const char *text, wchar_t out[EMITTER0_PATH_])
+{
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, EMITTER0_PATH_) > 0;
+}
+
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words)
+{
+    wchar_t wide[EMITTER0_PATH_];
+    LARGE_INTEGER size;
+    DWORD attributes;
+    if (!emitter0_widen_(path, wide))
+        return emitter0_say_(words, "its path is not UTF-8, or too long");
+    attributes = GetFileAttributesW(wide);
+    if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0)
+        return emitter0_say_(words, "not a regular file");
+    /* While it is open, nobody may write, rename or delete it. */
+    file->handle = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (file->handle == INVALID_HANDLE_VALUE) {
+        DWORD error = GetLastError();
+        if (absent != NULL && (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND)) {
+            *absent = 1;
+            return EMITTER0_NOT_FOUND;
+        }
+        return emitter0_say_system_(words, error);
+    }
+    if (GetFileType(file->handle) != FILE_TYPE_DISK || !GetFileSizeEx(file->handle, &size)) {
+        emitter0_file_close_(file);
+        return emitter0_say_(words, "not a regular file");
+    }
+    file->size = (uint64_t)size.QuadPart;
+    return EMITTER0_OK;
+}
+
+static inline void emitter0_file_close_(const emitter0_file_ *file)
+{
+    (void)CloseHandle(file->handle);
+}
+
+static inline int emitter0_read_(const emitter0_file_ *file, void *to, size_t size, uint64_t offset)
+{
+    OVERLAPPED position;
+    DWORD got = 0;
+    memset(&position, 0, sizeof position);
+    position.Offset = (DWORD)offset;
+    position.OffsetHigh = (DWORD)(offset >> 32);
+    return ReadFile(file->handle, to, (DWORD)size, &got, &position) && got == size;
+}
+
+static inline const void *emitter0_map_(const emitter0_file_ *file)
+{
+    HANDLE mapping = CreateFileMappingW(file->handle, NULL, PAGE_READONLY, 0, 0, NULL);
+    const void *base = mapping == NULL ? NULL : MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
+    if (mapping != NULL)
+        (void)CloseHandle(mapping); /* the view keeps it */
+    return base;
+}
+
+static inline void emitter0_unmap_(const void *base, size_t size)
+{
+    (void)size;
+    (void)UnmapViewOfFile(base);
+}
+
+static inline emitter0_status emitter0_load_(emitter0_library *library, const char *path, unsigned char *proof, int *proven,
+                                             const emitter0_words_ *words)
+{
+    wchar_t wide[EMITTER0_PATH_], full[EMITTER0_PATH_];
+    const int is_path = strpbrk(path, EMITTER0_SLASHES_) != NULL;
+    emitter0_file_ file;
+    emitter0_status status;
+    DWORD error, length, mode = 0;
+    HMODULE module;
+
+    if (!emitter0_widen_(path, wide))
+        return emitter0_say_(words, "its path is not UTF-8, or too long");
+    if (is_path) {
+        length = GetFullPathNameW(wide, EMITTER0_PATH_, full, NULL);
+        if (length == 0 || length >= EMITTER0_PATH_)
+            return emitter0_say_(words, "its path is too long");
+        status = emitter0_file_open_(&file, path, NULL, words);
+        if (status != EMITTER0_OK)
+            return status;
+        status = emitter0_check_pe_(&file, EMITTER0_MACHINE_, sizeof(void *) == 8 ? 0x20bu : 0x10bu, proof, words);
+        if (status != EMITTER0_OK) {
+            emitter0_file_close_(&file);
+            return status;
+        }
+        *proven = 1;
+    }
+    /* A library that lacks another one is an error, not a window that waits for a click. */
+    (void)SetThreadErrorMode(SEM_FAILCRITICALERRORS | SEM_NOOPENFILEERRORBOX, &mode);
+    module = is_path ? LoadLibraryExW(full, NULL, LOAD_WITH_ALTERED_SEARCH_PATH) : LoadLibraryW(wide);
+    error = GetLastError();
+    (void)SetThreadErrorMode(mode, NULL);
+    if (is_path)
+        emitter0_file_close_(&file);
+    if (module == NULL)
+        return emitter0_say_system_(words, error);
+    library->handle = (void *)module;
+    library->symbol = (const void *)(uintptr_t)GetProcAddress(module, "emitter_pack");
+    if (library->symbol == NULL) { /* linked by somebody else: the first one */
+        emitter0_walk_ walk = {NULL, 0, 0, NULL, 0};
+        emitter0_walk_pe_(&walk, (const unsigned char *)library->handle);
+        library->symbol = walk.pack;
+    }
+    return EMITTER0_OK;
+}
+
+static inline void emitter0_unload_(void *handle)
+{
+    (void)FreeLibrary((HMODULE)handle);
+}
+
+static inline void emitter0_walk_library_(emitter0_walk_ *walk, const emitter0_library *library)
+{
+    emitter0_walk_pe_(walk, (const unsigned char *)library->handle);
+}
+
+static inline int emitter0_library_path_(const emitter0_library *library, const char *path, int resolved, char out[EMITTER0_PATH_])
+{
+    wchar_t wide[EMITTER0_PATH_], final_path[EMITTER0_PATH_];
+    DWORD length = GetModuleFileNameW((HMODULE)library->handle, wide, EMITTER0_PATH_);
+    (void)path; /* the system's path is absolute, whatever the current folder is */
+    if (length == 0 || length >= EMITTER0_PATH_)
+        return 0;
+    if (resolved) {
+        HANDLE handle = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+        if (handle == INVALID_HANDLE_VALUE)
+            return 0;
+        length = GetFinalPathNameByHandleW(handle, final_path, EMITTER0_PATH_, 0);
+        (void)CloseHandle(handle);
+        if (length == 0 || length >= EMITTER0_PATH_)
+            return 0;
+    }
+    return WideCharToMultiByte(CP_UTF8, 0, resolved ? final_path : wide, -1, out, EMITTER0_PATH_, NULL, NULL) > 0;
+}
+
+#else
+
+/* ---- POSIX ---- */
+
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words)
+{
+    emitter0_status status = EMITTER0_OK;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    if (file->fd < 0) {
+        if (absent != NULL && (errno == ENOENT || errno == ENOTDIR)) {
+            *absent = 1;
+            return EMITTER0_NOT_FOUND;
+        }
+        return emitter0_say_(words, strerror(errno));
+    }
+    if (fstat(file->fd, &file->status) != 0)
+        status = emitter0_say_(words, strerror(errno));
+    else if (!S_ISREG(file->status.st_mode))
+        status = emitter0_say_(words, "not a regular file");
+    if (status != EMITTER0_OK) {
+        emitter0_file_close_(file);
+        return status;
+    }
+    file->size = (uint64_t)file->status.st_size;
+    return EMITTER0_OK;
+}
+
+static inline void emitter0_file_close_(const emitter0_file_ *file)
+{
+    (void)close(file->fd);
+}
+
+static inline int emitter0_read_(const emitter0_file_ *file, void *to, size_t size, uint64_t offset)
+{
+    char *at = (char *)to;
+    while (size > 0) {
+        ssize_t got = pread(file->fd, at, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return 0;
+        at += got;
+        size -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return 1;
+}
+
+static inline const void *emitter0_map_(const emitter0_file_ *file)
+{
+    void *base = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+static inline void emitter0_unmap_(const void *base, size_t size)
+{
+    (void)munmap((void *)(uintptr_t)base, size);
+}
+
+static inline void emitter0_unload_(void *handle)
+{
+    (void)dlclose(handle);
+}
+
+static inline int emitter0_library_path_(const emitter0_library *library, const char *path, int resolved, char out[EMITTER0_PATH_])
+{
+    Dl_info loaded;
+    if (path == NULL) {
+        if (dladdr((void *)(uintptr_t)library->symbol, &loaded) == 0 || loaded.dli_fname == NULL)
+            return 0;
+        path = loaded.dli_fname;
+        if (strncmp(path, "/proc/self/fd/", 14) == 0)
+            return 0; /* it was opened by its path before, see emitter0_library_name_: the name says no folder */
+    }
+    if (!resolved)
+        return snprintf(out, EMITTER0_PATH_, "%s", path) < EMITTER0_PATH_;
+#if defined(PATH_MAX) && PATH_MAX <= EMITTER0_PATH_
+    return realpath(path, out) != NULL;
+#else
+    return 0; /* realpath would need a longer buffer */
+#endif
+}
+
+/* Say what dlopen said, with the path that the user knows for the name that dlopen was given. */
+static inline emitter0_status emitter0_say_dlopen_(const emitter0_words_ *words, const char *name)
+{
+    const char *error = dlerror();
+    const char *at = error == NULL ? NULL : strstr(error, name);
+    if (at == NULL)
+        return emitter0_say_(words, error != NULL ? error : "dlopen failed");
+    if (words->text != NULL && words->size > 0)
+        (void)snprintf(words->text, words->size, "%.*s%s%s", (int)(at - error), error, words->path, at + strlen(name));
+    return EMITTER0_LIBRARY_ERROR;
+}
+
+#ifdef __APPLE__
+
+/* ---- Apple's systems ---- */
+
+#if defined(__x86_64__)
+#define EMITTER0_CPUTYPE_ 0x01000007u
+#elif defined(__ARM64_ARCH_8_32__)
+#define EMITTER0_CPUTYPE_ 0x0200000cu
+#elif defined(__aarch64__)
+#define EMITTER0_CPUTYPE_ 0x0100000cu
+#elif defined(__arm__)
+#define EMITTER0_CPUTYPE_ 12u
+#else
+#define EMITTER0_CPUTYPE_ 7u
+#endif
+
+static inline emitter0_status emitter0_load_(emitter0_library *library, const char *path, unsigned char *proof, int *proven,
+                                             const emitter0_words_ *words)
+{
+    emitter0_file_ file;
+    emitter0_status status;
+    if (strchr(path, '/') != NULL) {
+        status = emitter0_file_open_(&file, path, NULL, words);
+        if (status != EMITTER0_OK)
+            return status;
+        status = emitter0_check_macho_(&file, EMITTER0_CPUTYPE_, proof, words);
+        emitter0_file_close_(&file);
+        if (status != EMITTER0_OK)
+            return status;
+        *proven = 1;
+    }
+    library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library->handle == NULL)
+        return emitter0_say_dlopen_(words, path);
+    library->symbol = dlsym(library->handle, "emitter_pack");
+    return EMITTER0_OK;
+}
+
+static inline void emitter0_walk_library_(emitter0_walk_ *walk, const emitter0_library *library)
+{
+    Dl_info loaded;
+    if (dladdr(library->symbol, &loaded) != 0 && loaded.dli_fbase != NULL)
+        emitter0_walk_macho_(walk, (const unsigned char *)loaded.dli_fbase);
+}
+
+#else
+
+/* ---- Systems with ELF ---- */
 
 /* e_machine of this process; 0 where it is not listed, and then not checked. */
 #if defined(__x86_64__)
@@ -1279,44 +2095,8 @@ static inline const char *emitter0_machine_name_(unsigned machine)
     }
 }
 
-static inline emitter0_status emitter0_say_(char *message, size_t message_size, const char *path, const char *text)
-{
-    if (message != NULL && message_size > 0)
-        (void)snprintf(message, message_size, "%s: %s", path, text);
-    return EMITTER0_LIBRARY_ERROR;
-}
-
-/* Say what dlopen said, with the path that the user knows for the name that dlopen was given. */
-static inline emitter0_status emitter0_say_dlopen_(char *message, size_t message_size, const char *path, const char *name)
-{
-    const char *error = dlerror();
-    const char *at = error == NULL ? NULL : strstr(error, name);
-    if (at == NULL)
-        return emitter0_say_(message, message_size, path, error != NULL ? error : "dlopen failed");
-    if (message != NULL && message_size > 0)
-        (void)snprintf(message, message_size, "%.*s%s%s", (int)(at - error), error, path, at + strlen(name));
-    return EMITTER0_LIBRARY_ERROR;
-}
-
-/* pread of exactly `size` bytes. */
-static inline int emitter0_read_(int fd, void *to, size_t size, uint64_t offset)
-{
-    char *at = (char *)to;
-    while (size > 0) {
-        ssize_t got = pread(fd, at, size, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return 0;
-        at += got;
-        size -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return 1;
-}
-
 /* Refuse a file that dlopen would refuse without saying why, or die of: another CPU's, a truncated one. */
-static inline emitter0_status emitter0_library_check_(int fd, uint64_t file_size, const char *path, char *message, size_t message_size)
+static inline emitter0_status emitter0_check_elf_(const emitter0_file_ *file, const emitter0_words_ *words)
 {
     static const char magic[4] = {0x7f, 'E', 'L', 'F'};
     const unsigned own_class = sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32;
@@ -1330,8 +2110,8 @@ static inline emitter0_status emitter0_library_check_(int fd, uint64_t file_size
     unsigned ei_class, ei_data, machine, i;
     char text[256];
 
-    if (file_size < sizeof header || !emitter0_read_(fd, &header, sizeof header, 0) || memcmp(header.e_ident, magic, 4) != 0)
-        return emitter0_say_(message, message_size, path, "not an ELF file, or shorter than its header");
+    if (file->size < sizeof header || !emitter0_read_(file, &header, sizeof header, 0) || memcmp(header.e_ident, magic, 4) != 0)
+        return emitter0_say_(words, "not an ELF file, or shorter than its header");
     ei_class = header.e_ident[EI_CLASS];
     ei_data = header.e_ident[EI_DATA];
     /* e_machine is at the same place in both classes. */
@@ -1342,38 +2122,26 @@ static inline emitter0_status emitter0_library_check_(int fd, uint64_t file_size
                        emitter0_machine_name_(machine), machine, ei_class == ELFCLASS64 ? "64-bit" : "32-bit",
                        ei_data == ELFDATA2MSB ? "big" : "little", emitter0_machine_name_(EMITTER0_MACHINE_),
                        own_class == ELFCLASS64 ? "64-bit" : "32-bit", own_data == ELFDATA2MSB ? "big" : "little");
-        return emitter0_say_(message, message_size, path, text);
+        return emitter0_say_(words, text);
     }
     if (header.e_type != ET_DYN)
-        return emitter0_say_(message, message_size, path, "not a shared library (e_type is not ET_DYN)");
+        return emitter0_say_(words, "not a shared library (e_type is not ET_DYN)");
     if (header.e_phentsize != sizeof(ElfW(Phdr)) || header.e_phnum == 0 || header.e_phnum == 0xffff /* PN_XNUM */
-        || header.e_phoff > file_size || (uint64_t)header.e_phnum * sizeof(ElfW(Phdr)) > file_size - header.e_phoff)
-        return emitter0_say_(message, message_size, path, "the program headers are not within the file: truncated or damaged");
+        || header.e_phoff > file->size || (uint64_t)header.e_phnum * sizeof(ElfW(Phdr)) > file->size - header.e_phoff)
+        return emitter0_say_(words, "the program headers are not within the file: truncated or damaged");
     for (i = 0; i < header.e_phnum; i++) {
         ElfW(Phdr) segment;
-        if (!emitter0_read_(fd, &segment, sizeof segment, (uint64_t)header.e_phoff + (uint64_t)i * sizeof segment))
-            return emitter0_say_(message, message_size, path, strerror(errno));
+        if (!emitter0_read_(file, &segment, sizeof segment, (uint64_t)header.e_phoff + (uint64_t)i * sizeof segment))
+            return emitter0_say_(words, strerror(errno));
         if (segment.p_filesz == 0)
             continue;
-        if (segment.p_offset > file_size || segment.p_filesz > file_size - segment.p_offset) {
-            (void)snprintf(text, sizeof text, "truncated: program header %u needs %llu bytes from offset %llu, the file has %llu", i,
-                           (unsigned long long)segment.p_filesz, (unsigned long long)segment.p_offset, (unsigned long long)file_size);
-            return emitter0_say_(message, message_size, path, text);
-        }
+        if (segment.p_offset > file->size || segment.p_filesz > file->size - segment.p_offset)
+            return emitter0_say_truncated_(words, "program header", i, segment.p_filesz, segment.p_offset, file->size);
         if (segment.p_type == PT_LOAD && segment.p_filesz > segment.p_memsz)
-            return emitter0_say_(message, message_size, path, "damaged: p_filesz exceeds p_memsz");
+            return emitter0_say_(words, "damaged: p_filesz exceeds p_memsz");
     }
     return EMITTER0_OK;
 }
-
-/* A walk over the packs of the loaded library that `symbol` is in. */
-typedef struct emitter0_walk_ {
-    const unsigned char *symbol;
-    uint32_t skip; /* notes to pass over */
-    int by_symbol; /* only the pack that begins at symbol */
-    const unsigned char *pack; /* the result */
-    size_t size;
-} emitter0_walk_;
 
 static inline int emitter0_mapped_(const struct dl_phdr_info *info, const unsigned char *start, size_t size)
 {
@@ -1456,41 +2224,233 @@ static inline void emitter0_library_name_(int fd, const struct stat *file, char 
     (void)snprintf(name + end, name_size - end, "%d", fd);
 }
 
-static inline emitter0_status emitter0_library_load_(emitter0_library *library, const char *path, char *message, size_t message_size)
+static inline emitter0_status emitter0_load_(emitter0_library *library, const char *path, unsigned char *proof, int *proven,
+                                             const emitter0_words_ *words)
 {
     char name[14 + 2 * 64 + 16];
-    struct stat file, other;
+    emitter0_file_ file;
+    struct stat other;
     emitter0_status status;
     Dl_info loaded;
-    int by_descriptor, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
-    if (fd < 0)
-        return emitter0_say_(message, message_size, path, strerror(errno));
-    status = fstat(fd, &file) != 0      ? emitter0_say_(message, message_size, path, strerror(errno))
-           : !S_ISREG(file.st_mode) ? emitter0_say_(message, message_size, path, "not a regular file")
-                                        : emitter0_library_check_(fd, (uint64_t)file.st_size, path, message, message_size);
+    int by_descriptor;
+    (void)proof; /* the file itself is loaded, or compared */
+    (void)proven;
+    if (strchr(path, '/') == NULL) {
+        library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library->handle == NULL)
+            return emitter0_say_dlopen_(words, path);
+        library->symbol = dlsym(library->handle, "emitter_pack");
+        return EMITTER0_OK;
+    }
+    status = emitter0_file_open_(&file, path, NULL, words);
+    if (status != EMITTER0_OK)
+        return status;
+    status = emitter0_check_elf_(&file, words);
     if (status != EMITTER0_OK) {
-        (void)close(fd);
+        emitter0_file_close_(&file);
         return status;
     }
-    emitter0_library_name_(fd, &file, name, sizeof name);
-    by_descriptor = stat(name, &other) == 0 && other.st_dev == file.st_dev && other.st_ino == file.st_ino;
+    emitter0_library_name_(file.fd, &file.status, name, sizeof name);
+    by_descriptor = stat(name, &other) == 0 && other.st_dev == file.status.st_dev && other.st_ino == file.status.st_ino;
     library->handle = dlopen(by_descriptor ? name : path, RTLD_NOW | RTLD_LOCAL);
-    (void)close(fd);
+    emitter0_file_close_(&file);
     if (library->handle == NULL)
-        return emitter0_say_dlopen_(message, message_size, path, by_descriptor ? name : path);
+        return emitter0_say_dlopen_(words, by_descriptor ? name : path);
     library->symbol = dlsym(library->handle, "emitter_pack");
     if (!by_descriptor && library->symbol != NULL
         && (dladdr((void *)(uintptr_t)library->symbol, &loaded) == 0 || stat(loaded.dli_fname, &other) != 0
-            || other.st_dev != file.st_dev || other.st_ino != file.st_ino))
-        return emitter0_say_(message, message_size, path, "another file was loaded than the one that was checked");
+            || other.st_dev != file.status.st_dev || other.st_ino != file.status.st_ino))
+        return emitter0_say_(words, "another file was loaded than the one that was checked");
     return EMITTER0_OK;
+}
+
+static inline void emitter0_walk_library_(emitter0_walk_ *walk, const emitter0_library *library)
+{
+    (void)library;
+    (void)dl_iterate_phdr(emitter0_walk_object_, walk);
+}
+
+#endif /* ELF */
+#endif /* POSIX */
+
+/* ---- Sidecars: docs/pack-format.md ---- */
+
+static inline void emitter0_sha256_block_(uint32_t state[8], const unsigned char *block)
+{
+    static const uint32_t rounds[64] = {
+        0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
+        0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u,
+        0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau,
+        0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u,
+        0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u,
+        0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u,
+        0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u,
+        0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u,
+    };
+    uint32_t words[64], i;
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+#define EMITTER0_TURN_(word, bits) ((word) >> (bits) | (word) << (32 - (bits)))
+    for (i = 0; i < 16; i++)
+        words[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
+    for (; i < 64; i++) {
+        const uint32_t early = words[i - 15], late = words[i - 2];
+        words[i] = words[i - 16] + words[i - 7] + (EMITTER0_TURN_(early, 7) ^ EMITTER0_TURN_(early, 18) ^ early >> 3)
+                 + (EMITTER0_TURN_(late, 17) ^ EMITTER0_TURN_(late, 19) ^ late >> 10);
+    }
+    for (i = 0; i < 64; i++) {
+        const uint32_t first = h + (EMITTER0_TURN_(e, 6) ^ EMITTER0_TURN_(e, 11) ^ EMITTER0_TURN_(e, 25)) + ((e & f) ^ (~e & g)) + rounds[i]
+                             + words[i];
+        const uint32_t second = (EMITTER0_TURN_(a, 2) ^ EMITTER0_TURN_(a, 13) ^ EMITTER0_TURN_(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+        h = g;
+        g = f;
+        f = e;
+        e = d + first;
+        d = c;
+        c = b;
+        b = a;
+        a = first + second;
+    }
+#undef EMITTER0_TURN_
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+    state[5] += f;
+    state[6] += g;
+    state[7] += h;
+}
+
+/* SHA-256 (FIPS 180-4). */
+static inline void emitter0_sha256_(const unsigned char *data, size_t size, unsigned char digest[32])
+{
+    uint32_t state[8] = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au, 0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
+    unsigned char last[128];
+    const uint64_t bits = (uint64_t)size * 8;
+    size_t rest, i;
+    for (rest = size; rest >= 64; rest -= 64, data += 64)
+        emitter0_sha256_block_(state, data);
+    memset(last, 0, sizeof last);
+    memcpy(last, data, rest);
+    last[rest] = 0x80;
+    size = rest < 56 ? 64 : 128;
+    for (i = 0; i < 8; i++)
+        last[size - 1 - i] = (unsigned char)(bits >> 8 * i);
+    emitter0_sha256_block_(state, last);
+    if (size == 128)
+        emitter0_sha256_block_(state, last + 64);
+    for (i = 0; i < 32; i++)
+        digest[i] = (unsigned char)(state[i / 4] >> 8 * (3 - i % 4));
+}
+
+/* The record of an index pack, or null if it breaks a rule. */
+static inline const struct emitter0_sidecar_record *emitter0_sidecar_record_of_(const emitter0_reader *index, const char **name)
+{
+    static const unsigned char zero[32] = {0};
+    const struct emitter0_sidecar_record *record;
+    uint32_t i;
+    if (index->sidecar.count != 1 || index->size != index->index_size
+        || emitter0_crc32c(index->base + index->header_size, index->index_size - index->header_size, 0) != index->index_crc32c)
+        return NULL;
+    record = (const struct emitter0_sidecar_record *)(const void *)emitter0_record_(index, &index->sidecar, 0);
+    *name = emitter0_string_(index, record->name_offset, record->name_length);
+    if (*name == NULL || record->name_length == 0 || record->name_length > EMITTER0_MAX_NAME_
+        || (record->flags & ~EMITTER0_SIDECAR_PINNED_) != 0
+        || memcmp(record->reserved, zero, sizeof record->reserved) != 0
+        || ((record->flags & EMITTER0_SIDECAR_PINNED_) == 0 && (record->size != 0 || memcmp(record->sha256, zero, sizeof zero) != 0)))
+        return NULL;
+    /* A name in a folder, on every system. */
+    for (i = 0; i < record->name_length; i++)
+        if ((*name)[i] == '/' || (*name)[i] == '\\' || (*name)[i] == ':' || (*name)[i] == 0)
+            return NULL;
+    return strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0 ? NULL : record;
+}
+
+/* Open the file beside the library, and the pack in it. `path` is null for a library that was opened by name. */
+static inline emitter0_status emitter0_follow_(emitter0_library *library, const emitter0_reader *index, const char *path,
+                                               const emitter0_words_ *words)
+{
+    char where[EMITTER0_PATH_], text[256];
+    const char *name = NULL;
+    const struct emitter0_sidecar_record *record = emitter0_sidecar_record_of_(index, &name);
+    emitter0_words_ own = *words;
+    emitter0_file_ file;
+    emitter0_status status = EMITTER0_NOT_FOUND;
+    unsigned char digest[32];
+    int resolved, absent = 1;
+    if (record == NULL)
+        return emitter0_say_(words, "its record of the file that holds the payloads breaks a rule of the format");
+    own.path = where;
+    for (resolved = 0; resolved < 2 && absent; resolved++) {
+        size_t folder = 0, i;
+        if (!emitter0_library_path_(library, path, resolved, where))
+            continue;
+        for (i = 0; where[i] != 0; i++)
+            if (strchr(EMITTER0_SLASHES_, where[i]) != NULL)
+                folder = i + 1;
+        if (folder + record->name_length >= sizeof where)
+            return emitter0_say_(words, "the path of the file that holds its payloads is too long");
+        memcpy(where + folder, name, (size_t)record->name_length + 1);
+        absent = 0;
+        status = emitter0_file_open_(&file, where, &absent, &own);
+    }
+    if (absent) {
+        (void)snprintf(text, sizeof text, "its payloads are in another file, %.150s, which is not beside it", name);
+        return emitter0_say_(words, text);
+    }
+    if (status != EMITTER0_OK)
+        return status;
+    if (file.size < EMITTER0_SIZEOF_HEADER_)
+        status = emitter0_say_(&own, "not a pack, or truncated");
+    else if (file.size > (uint64_t)PTRDIFF_MAX)
+        status = emitter0_say_(&own, "too large for the address space of this process");
+    else if ((record->flags & EMITTER0_SIDECAR_PINNED_) != 0 && record->size != file.size) {
+        (void)snprintf(text, sizeof text, "not the file that the library was made with: %llu bytes, not %llu",
+                       (unsigned long long)file.size, (unsigned long long)record->size);
+        status = emitter0_say_(&own, text);
+    } else {
+        library->sidecar_size = (size_t)file.size;
+        library->sidecar = emitter0_map_(&file);
+        if (library->sidecar == NULL)
+            status = emitter0_say_(&own, "cannot be mapped");
+    }
+    emitter0_file_close_(&file);
+    if (status != EMITTER0_OK)
+        return status;
+    if ((record->flags & EMITTER0_SIDECAR_PINNED_) != 0) {
+        emitter0_sha256_((const unsigned char *)library->sidecar, library->sidecar_size, digest);
+        if (memcmp(digest, record->sha256, sizeof digest) != 0)
+            return emitter0_say_(&own, "not the file that the library was made with: its SHA-256 differs");
+    }
+    status = emitter0_open_expect(&library->reader, library->sidecar, library->sidecar_size, index->schema);
+    if (status != EMITTER0_OK)
+        (void)emitter0_say_(&own, emitter0_status_string(status));
+    return status;
+}
+
+/* ---- Opening libraries ---- */
+
+static inline void emitter0_release_(emitter0_library *library)
+{
+    if (library->sidecar != NULL)
+        emitter0_unmap_(library->sidecar, library->sidecar_size);
+    if (library->handle != NULL)
+        emitter0_unload_(library->handle);
+    library->handle = NULL;
+    library->symbol = NULL;
+    library->sidecar = NULL;
+    library->sidecar_size = 0;
 }
 
 EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *library, const char *path_or_soname, char *message,
                                                          size_t message_size)
 {
-    emitter0_walk_ walk = {NULL, 0, 1, NULL, 0};
-    emitter0_status status = EMITTER0_OK;
+    emitter0_walk_ walk = {NULL, 0, 1, NULL, 0}, first = {NULL, 0, 0, NULL, 0};
+    emitter0_words_ words;
+    emitter0_status status;
+    emitter0_reader index;
+    unsigned char proof[EMITTER0_SIZEOF_HEADER_];
+    int proven = 0;
     if (message != NULL && message_size > 0)
         (void)snprintf(message, message_size, "%s",
                        library == NULL || path_or_soname == NULL ? emitter0_status_string(EMITTER0_ARGUMENT) : "");
@@ -1499,60 +2459,66 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
     emitter0_clear_reader_(&library->reader);
     library->handle = NULL;
     library->symbol = NULL;
+    library->sidecar = NULL;
+    library->sidecar_size = 0;
     if (path_or_soname == NULL)
         return EMITTER0_ARGUMENT;
-    if (strchr(path_or_soname, '/') != NULL) {
-        status = emitter0_library_load_(library, path_or_soname, message, message_size);
-    } else {
-        library->handle = dlopen(path_or_soname, RTLD_NOW | RTLD_LOCAL);
-        if (library->handle == NULL)
-            status = emitter0_say_dlopen_(message, message_size, path_or_soname, path_or_soname);
-        else
-            library->symbol = dlsym(library->handle, "emitter_pack");
-    }
+    words.text = message;
+    words.size = message_size;
+    words.path = path_or_soname;
+    status = emitter0_load_(library, path_or_soname, proof, &proven, &words);
     if (status == EMITTER0_OK && library->symbol == NULL)
-        status = emitter0_say_(message, message_size, path_or_soname, "holds no pack: it exports no symbol emitter_pack");
+        status = emitter0_say_(&words, "holds no pack: it exports no symbol emitter_pack");
     if (status == EMITTER0_OK) {
-        walk.symbol = (const unsigned char *)library->symbol;
-        (void)dl_iterate_phdr(emitter0_walk_object_, &walk);
+        walk.symbol = first.symbol = (const unsigned char *)library->symbol;
+        emitter0_walk_library_(&walk, library);
         if (walk.pack == NULL)
-            status = emitter0_say_(message, message_size, path_or_soname, "holds no .note.emitter that says where its pack is");
+            status = emitter0_say_(&words, "holds " EMITTER0_PLACE_);
+    }
+    if (status == EMITTER0_OK && proven) {
+        /* The header has the checksum of the index, which has those of the payloads. */
+        emitter0_walk_library_(&first, library);
+        if (first.pack == NULL || memcmp(first.pack, proof, sizeof proof) != 0)
+            status = emitter0_say_(&words, "another file was loaded than the one that was checked");
     }
     if (status == EMITTER0_OK) {
-        status = emitter0_open(&library->reader, walk.pack, walk.size);
-        if (status != EMITTER0_OK)
-            (void)emitter0_say_(message, message_size, path_or_soname, emitter0_status_string(status));
+        status = emitter0_open_any_(&library->reader, walk.pack, walk.size);
+        index = library->reader;
+        if (status == EMITTER0_OK && index.sidecar.count != 0) {
+            emitter0_clear_reader_(&library->reader);
+            status = emitter0_follow_(library, &index, strpbrk(path_or_soname, EMITTER0_SLASHES_) != NULL ? path_or_soname : NULL, &words);
+        } else if (status != EMITTER0_OK) {
+            (void)emitter0_say_(&words, emitter0_status_string(status));
+        }
     }
-    if (status != EMITTER0_OK && library->handle != NULL) {
-        (void)dlclose(library->handle);
-        library->handle = NULL;
-        library->symbol = NULL;
-    }
+    if (status != EMITTER0_OK)
+        emitter0_release_(library);
     return status;
 }
 
 EMITTER0_FUNCTION_ emitter0_status emitter0_library_pack(const emitter0_library *library, uint32_t index, emitter0_reader *reader)
 {
-    emitter0_walk_ walk = {NULL, index, 0, NULL, 0};
+    emitter0_walk_ walk = {NULL, 0, 0, NULL, 0};
     if (reader == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_reader_(reader);
     if (library == NULL || library->symbol == NULL)
         return EMITTER0_ARGUMENT;
     walk.symbol = (const unsigned char *)library->symbol;
-    (void)dl_iterate_phdr(emitter0_walk_object_, &walk);
-    return walk.pack == NULL ? EMITTER0_NOT_FOUND : emitter0_open(reader, walk.pack, walk.size);
+    walk.skip = index;
+    emitter0_walk_library_(&walk, library);
+    if (walk.pack == NULL)
+        return EMITTER0_NOT_FOUND;
+    return library->sidecar != NULL && walk.pack == walk.symbol ? emitter0_open(reader, library->sidecar, library->sidecar_size)
+                                                                : emitter0_open(reader, walk.pack, walk.size);
 }
 
 EMITTER0_FUNCTION_ void emitter0_library_close(emitter0_library *library)
 {
     if (library == NULL)
         return;
-    if (library->handle != NULL)
-        (void)dlclose(library->handle);
+    emitter0_release_(library);
     emitter0_clear_reader_(&library->reader);
-    library->handle = NULL;
-    library->symbol = NULL;
 }
 
 #ifdef __cplusplus
@@ -1598,6 +2564,7 @@ EMITTER0_FUNCTION_ void emitter0_library_close(emitter0_library *library)
 #define EMITTER_NOT_FOUND EMITTER0_NOT_FOUND
 #define EMITTER_OK EMITTER0_OK
 #define EMITTER_SCHEMA EMITTER0_SCHEMA
+#define EMITTER_SIDECAR EMITTER0_SIDECAR
 #define EMITTER_TRUNCATED EMITTER0_TRUNCATED
 #define EMITTER_VERSION EMITTER0_VERSION
 #define emitter_at emitter0_at
