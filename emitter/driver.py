@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 
 from emitter import targets
 from emitter.errors import UsageError
+from emitter.modules import owners
 from emitter.options import make_options
 from emitter.package import Package
 from emitter.planner import Planner
@@ -170,7 +171,7 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
 
 
 def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
-    payload_size = sum(tensor.nbytes for tensor in package.tensors)
+    payload_size = sum(owner.nbytes for owner in owners(package))
     copies = job.bytes_plan.copies
     return Artefact(
         path=job.path,

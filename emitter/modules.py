@@ -19,6 +19,8 @@ from emitter.values import check_metadata, check_text, typed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from emitter.package import Package
+
 __all__ = [
     "Alternative",
     "Condition",
@@ -28,6 +30,7 @@ __all__ = [
     "check_name",
     "in_order",
     "make_alternative",
+    "owners",
     "parse_requirement",
     "payload_tensors",
 ]
@@ -202,6 +205,12 @@ def payload_tensors(modules: Iterable[Module]) -> list[Tensor]:
         for number, module in enumerate(modules)
         for choice, one in enumerate(module.alternatives)
     ]
+
+
+def owners(package: Package) -> list[Tensor]:
+    """Return all that has bytes in the pack: the tensors, then `payload_tensors` of the modules in the pack's order."""
+    tensors = package.tensors
+    return [*tensors, *payload_tensors(in_order(package.modules, (tensor.name for tensor in tensors)))]
 
 
 def in_order(modules: Sequence[Module], tensors: Iterable[str]) -> list[Module]:

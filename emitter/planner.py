@@ -8,6 +8,7 @@ from emitter.companions import depfile_text
 from emitter.errors import UsageError
 from emitter.layout import FilePlan
 from emitter.limits import exceeded, proposals, sidecar_exceeded, too_large
+from emitter.modules import owners
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.format import SIDECAR_ALIGNMENT
 from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
@@ -114,7 +115,7 @@ class Planner:
 
     def check_request(self, output: str, resolved: Sequence[Resolved]) -> None:
         """Raise UsageError for what is wrong with a request as a whole, whatever its sizes."""
-        if not self._package.tensors:
+        if not self._package.tensors and not self._package.modules:
             raise UsageError(
                 "there is nothing to write", hint="name at least one input that holds a tensor, or add one"
             )
@@ -196,7 +197,7 @@ class Planner:
         beside = outline.sidecar is not None
         limit = sidecar_exceeded(target, size) if beside else exceeded(target, outline.format, size)
         if limit is not None:
-            largest = max(tensor.nbytes for tensor in self._package.tensors)
+            largest = max(owner.nbytes for owner in owners(self._package))
             works = proposals(target, outline.format, size, largest, sidecar=beside)
             raise too_large("sidecar" if beside else outline.format, target, size, limit, "; or ".join(works) or None)
 
@@ -222,10 +223,10 @@ class Planner:
             texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
-            if self._package.metadata or self._package.model_version:
+            if self._package.metadata or self._package.model_version or self._package.modules:
                 raise UsageError(
-                    f"--symbols {options.symbols} has no place for metadata and a model version",
-                    hint="leave out --meta, --keep-metadata and --model-version",
+                    f"--symbols {options.symbols} has no place for modules, metadata and a model version",
+                    hint="leave out --meta, --keep-metadata and --model-version, or the modules",
                 )
             from emitter.styles import data_symbols
 
@@ -286,15 +287,14 @@ class Planner:
         if byte_order not in self._packs:
             from emitter.pack.deduplicate import find_duplicates
 
-            tensors = self._package.tensors
-            same_as = find_duplicates(tensors, byte_order)
+            same_as = find_duplicates(owners(self._package), byte_order)
             alignment = self._options.align or DEFAULT_ALIGNMENT
             first = SIDECAR_ALIGNMENT if self._options.sidecar else 1
             plan = plan_pack(self._package, byte_order, alignment=alignment, same_as=same_as, first_payload=first)
             self._packs[byte_order] = plan
             self._same_as[byte_order] = same_as
             self._say(
-                f"pack, {byte_order}-endian: {len(tensors)} tensors, {len(plan.payloads)} payloads, "
+                f"pack, {byte_order}-endian: {len(self._package.tensors)} tensors, {len(plan.payloads)} payloads, "
                 f"index {plan.index_size} bytes, total {plan.total_size} bytes"
             )
         return self._packs[byte_order]
