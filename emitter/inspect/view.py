@@ -195,8 +195,8 @@ class View:
 
     def read_up_to(self, offset: int, size: int) -> bytes:
         """Return the `size` bytes at `offset`, fewer where the window ends: for looking at magics."""
-        size = max(min(size, self.size - offset), 0)
-        return self.read(offset, size, "the start")
+        size = min(size, self.size - offset)
+        return self.read(offset, size, "the start") if size > 0 else b""
 
     def chunks(self, offset: int, size: int, what: str, step: int = 1 << 20) -> Iterator[bytes]:
         """Yield the `size` bytes at `offset` in pieces of `step` bytes."""
@@ -255,18 +255,17 @@ class View:
                 expected=f"an offset below {limit:#x}",
                 actual=f"{offset:#x}",
             )
+        end = min(limit, offset + MAX_STRING)
         position, parts = offset, b""
-        while position < limit and position - offset < MAX_STRING:
-            part = self.read(position, min(64 if not parts else _SMALL, limit - position), what)
+        while position < end:
+            part = self.read(position, min(_SMALL if parts else 64, end - position), what)
             head, nul, _ = part.partition(b"\0")
             parts += head
             if nul:
                 return parts.decode("utf-8", "surrogateescape")
             position += len(part)
         raise FormatError(
-            f"{what} at offset {offset:#x} has no end",
-            where=self.where,
-            expected=f"a NUL before {min(limit, offset + MAX_STRING):#x}",
+            f"{what} at offset {offset:#x} has no end", where=self.where, expected=f"a NUL before {end:#x}"
         )
 
     def window(self, offset: int, size: int, where: str) -> View:
