@@ -54,18 +54,18 @@ def forecast(
 ) -> list[Forecast]:
     """Plan `package` for each target, as `emitter.driver.emit` does with the options `given`; nothing is written.
 
-    Without `output`, the name of the first input decides it. Raises EmitterError for everything that sizes do not
-    decide: options, names, inputs.
+    Without `output`, the first input names it; several targets have a folder each. Raises EmitterError for everything
+    that sizes do not decide: options, names, inputs.
     """
     options = make_options(given)
     resolved = [targets.resolve(name) for name in target_names]
     warnings: list[str] = []
     planner = Planner(package, options, lambda _line: None, warnings.append)
-    path = output if output is not None else _default_output(package, options, [one.target for one in resolved])
-    planner.check_request(path, resolved)
-    groups = [resolved] if planner.is_universal(path, resolved) else [[one] for one in resolved]
+    paths = [output or _default_output(package, options, one.target, several=len(resolved) > 1) for one in resolved]
+    planner.check_request(paths[0] if paths else "", resolved)
+    groups = [resolved] if planner.is_universal(paths[0], resolved) else [[one] for one in resolved]
     forecasts = []
-    for group in groups:
+    for group, path in zip(groups, paths, strict=False):  # of a universal file, all paths are one
         warnings.clear()
         outline = planner.outline(path, group[0])
         job, problem = None, None
@@ -83,22 +83,20 @@ def fits(forecasts: Sequence[Forecast]) -> bool:
     return all(one.problem is None for one in forecasts)
 
 
-def _default_output(package: Package, options: Options, wanted: Sequence[Target]) -> str:
+def _default_output(package: Package, options: Options, target: Target, *, several: bool) -> str:
     files = package.files
     name = options.name or (symbol_name(files[0], None) if files else None)
-    if name is None or not wanted:
+    if name is None:
         raise UsageError("no output", hint="add -o FILE")
-    folder = "{target}/" if len(wanted) > 1 else ""
-    first = wanted[0]
     suffixes = {
-        "library": first.image_suffix,
-        "object": first.object_suffix,
-        "archive": first.archive_suffix,
+        "library": target.image_suffix,
+        "object": target.object_suffix,
+        "archive": target.archive_suffix,
         "pack": ".pack",
     }
-    format_ = options.emit or ("library" if first.image_suffix is not None else "object")
-    prefix = first.library_prefix if format_ in {"library", "archive"} else ""
-    return f"{folder}{prefix}{name}{suffixes[format_] or ''}"
+    format_ = options.emit or ("library" if target.image_suffix is not None else "object")
+    prefix = target.library_prefix if format_ in {"library", "archive"} else ""
+    return f"{'{target}/' if several else ''}{prefix}{name}{suffixes[format_] or ''}"
 
 
 def _forecast(  # noqa: PLR0917 - seven facts, in the order in which they arise

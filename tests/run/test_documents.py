@@ -146,6 +146,11 @@ DOCUMENTS = {
     ],
     "extract": ["emitter extract --json a.npy -o a.safetensors"],
     "manifest": ["emitter extract a.npy -o out && cat out/manifest.json"],
+    "plan": [
+        "emitter plan --json a.npy -o a.so --target arm64 --sidecar",
+        "truncate -s 3G b && emitter plan --json raw:b -o b.o --target x86_64-linux-gnu",
+        "emitter plan --json raw:b -o b.dll --target x86_64-windows-msvc || test $? = 2",
+    ],
     "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
     "header": ["emitter header --json -o emitter.h"],
     "error": ["emitter --json nobody.npy -o a.o || test $? = 2"],
