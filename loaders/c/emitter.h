@@ -1371,10 +1371,23 @@ typedef struct emitter0_words_ {
     const char *path;
 } emitter0_words_;
 
+/* Write what fits of `text` at `at`, and a NUL; return where it ends. */
+static inline size_t emitter0_put_(const emitter0_words_ *words, size_t at, const char *text, size_t length)
+{
+    if (words->text == NULL || words->size <= at)
+        return at;
+    if (length > words->size - 1 - at)
+        length = words->size - 1 - at;
+    memcpy(words->text + at, text, length);
+    words->text[at + length] = 0;
+    return at + length;
+}
+
 static inline emitter0_status emitter0_say_(const emitter0_words_ *words, const char *text)
 {
-    if (words->text != NULL && words->size > 0)
-        (void)snprintf(words->text, words->size, "%s: %s", words->path, text);
+    size_t at = emitter0_put_(words, 0, words->path, strlen(words->path));
+    at = emitter0_put_(words, at, ": ", 2);
+    (void)emitter0_put_(words, at, text, strlen(text));
     return EMITTER0_LIBRARY_ERROR;
 }
 
@@ -1409,8 +1422,8 @@ typedef struct emitter0_walk_ {
 
 /* What the system does. Each platform has its own of these, below. */
 
-/* Open `path` (UTF-8 on Windows). If nothing is there and `absent` is not null, set it and say nothing. */
-static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words);
+/* Open `path` (UTF-8 on Windows). With `optional`, a file that is not there is EMITTER_NOT_FOUND, and nothing is said. */
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int optional, const emitter0_words_ *words);
 static inline void emitter0_file_close_(const emitter0_file_ *file);
 
 /* Read exactly `size` bytes; false if they are not there. */
@@ -1777,7 +1790,7 @@ static inline int emitter0_widen_(const char *text, wchar_t out[EMITTER0_PATH_])
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, EMITTER0_PATH_) > 0;
 }
 
-static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words)
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int optional, const emitter0_words_ *words)
 {
     wchar_t wide[EMITTER0_PATH_];
     LARGE_INTEGER size;
@@ -1791,10 +1804,8 @@ static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const ch
     file->handle = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file->handle == INVALID_HANDLE_VALUE) {
         DWORD error = GetLastError();
-        if (absent != NULL && (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND)) {
-            *absent = 1;
+        if (optional && (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND))
             return EMITTER0_NOT_FOUND;
-        }
         return emitter0_say_system_(words, error);
     }
     if (GetFileType(file->handle) != FILE_TYPE_DISK || !GetFileSizeEx(file->handle, &size)) {
@@ -1851,7 +1862,7 @@ static inline emitter0_status emitter0_load_(emitter0_library *library, const ch
         length = GetFullPathNameW(wide, EMITTER0_PATH_, full, NULL);
         if (length == 0 || length >= EMITTER0_PATH_)
             return emitter0_say_(words, "its path is too long");
-        status = emitter0_file_open_(&file, path, NULL, words);
+        status = emitter0_file_open_(&file, path, 0, words);
         if (status != EMITTER0_OK)
             return status;
         status = emitter0_check_pe_(&file, EMITTER0_MACHINE_, sizeof(void *) == 8 ? 0x20bu : 0x10bu, proof, words);
@@ -1913,17 +1924,12 @@ static inline int emitter0_library_path_(const emitter0_library *library, const 
 
 /* ---- POSIX ---- */
 
-static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int *absent, const emitter0_words_ *words)
+static inline emitter0_status emitter0_file_open_(emitter0_file_ *file, const char *path, int optional, const emitter0_words_ *words)
 {
     emitter0_status status = EMITTER0_OK;
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
-    if (file->fd < 0) {
-        if (absent != NULL && (errno == ENOENT || errno == ENOTDIR)) {
-            *absent = 1;
-            return EMITTER0_NOT_FOUND;
-        }
-        return emitter0_say_(words, strerror(errno));
-    }
+    if (file->fd < 0)
+        return optional && (errno == ENOENT || errno == ENOTDIR) ? EMITTER0_NOT_FOUND : emitter0_say_(words, strerror(errno));
     if (fstat(file->fd, &file->status) != 0)
         status = emitter0_say_(words, strerror(errno));
     else if (!S_ISREG(file->status.st_mode))
@@ -1997,10 +2003,12 @@ static inline emitter0_status emitter0_say_dlopen_(const emitter0_words_ *words,
 {
     const char *error = dlerror();
     const char *at = error == NULL ? NULL : strstr(error, name);
+    size_t end;
     if (at == NULL)
         return emitter0_say_(words, error != NULL ? error : "dlopen failed");
-    if (words->text != NULL && words->size > 0)
-        (void)snprintf(words->text, words->size, "%.*s%s%s", (int)(at - error), error, words->path, at + strlen(name));
+    end = emitter0_put_(words, 0, error, (size_t)(at - error));
+    end = emitter0_put_(words, end, words->path, strlen(words->path));
+    (void)emitter0_put_(words, end, at + strlen(name), strlen(at + strlen(name)));
     return EMITTER0_LIBRARY_ERROR;
 }
 
@@ -2026,7 +2034,7 @@ static inline emitter0_status emitter0_load_(emitter0_library *library, const ch
     emitter0_file_ file;
     emitter0_status status;
     if (strchr(path, '/') != NULL) {
-        status = emitter0_file_open_(&file, path, NULL, words);
+        status = emitter0_file_open_(&file, path, 0, words);
         if (status != EMITTER0_OK)
             return status;
         status = emitter0_check_macho_(&file, EMITTER0_CPUTYPE_, proof, words);
@@ -2242,7 +2250,7 @@ static inline emitter0_status emitter0_load_(emitter0_library *library, const ch
         library->symbol = dlsym(library->handle, "emitter_pack");
         return EMITTER0_OK;
     }
-    status = emitter0_file_open_(&file, path, NULL, words);
+    status = emitter0_file_open_(&file, path, 0, words);
     if (status != EMITTER0_OK)
         return status;
     status = emitter0_check_elf_(&file, words);
@@ -2377,11 +2385,12 @@ static inline emitter0_status emitter0_follow_(emitter0_library *library, const 
     emitter0_file_ file;
     emitter0_status status = EMITTER0_NOT_FOUND;
     unsigned char digest[32];
-    int resolved, absent = 1;
+    int resolved;
+    memset(&file, 0, sizeof file);
     if (record == NULL)
         return emitter0_say_(words, "its record of the file that holds the payloads breaks a rule of the format");
     own.path = where;
-    for (resolved = 0; resolved < 2 && absent; resolved++) {
+    for (resolved = 0; resolved < 2 && status == EMITTER0_NOT_FOUND; resolved++) {
         size_t folder = 0, i;
         if (!emitter0_library_path_(library, path, resolved, where))
             continue;
@@ -2391,10 +2400,9 @@ static inline emitter0_status emitter0_follow_(emitter0_library *library, const 
         if (folder + record->name_length >= sizeof where)
             return emitter0_say_(words, "the path of the file that holds its payloads is too long");
         memcpy(where + folder, name, (size_t)record->name_length + 1);
-        absent = 0;
-        status = emitter0_file_open_(&file, where, &absent, &own);
+        status = emitter0_file_open_(&file, where, 1, &own);
     }
-    if (absent) {
+    if (status == EMITTER0_NOT_FOUND) {
         (void)snprintf(text, sizeof text, "its payloads are in another file, %.150s, which is not beside it", name);
         return emitter0_say_(words, text);
     }
@@ -2447,13 +2455,15 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
 {
     emitter0_walk_ walk = {NULL, 0, 1, NULL, 0}, first = {NULL, 0, 0, NULL, 0};
     emitter0_words_ words;
-    emitter0_status status;
+    emitter0_status status = EMITTER0_OK;
     emitter0_reader index;
     unsigned char proof[EMITTER0_SIZEOF_HEADER_];
     int proven = 0;
-    if (message != NULL && message_size > 0)
-        (void)snprintf(message, message_size, "%s",
-                       library == NULL || path_or_soname == NULL ? emitter0_status_string(EMITTER0_ARGUMENT) : "");
+    const char *null = library == NULL || path_or_soname == NULL ? emitter0_status_string(EMITTER0_ARGUMENT) : "";
+    words.text = message;
+    words.size = message_size;
+    words.path = path_or_soname;
+    (void)emitter0_put_(&words, 0, null, strlen(null));
     if (library == NULL)
         return EMITTER0_ARGUMENT;
     emitter0_clear_reader_(&library->reader);
@@ -2463,9 +2473,6 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_library_open(emitter0_library *libra
     library->sidecar_size = 0;
     if (path_or_soname == NULL)
         return EMITTER0_ARGUMENT;
-    words.text = message;
-    words.size = message_size;
-    words.path = path_or_soname;
     status = emitter0_load_(library, path_or_soname, proof, &proven, &words);
     if (status == EMITTER0_OK && library->symbol == NULL)
         status = emitter0_say_(&words, "holds no pack: it exports no symbol emitter_pack");
