@@ -467,6 +467,24 @@ def _inspect(arguments: list[str]) -> int:
     return run(parser.parse_args(arguments), console.write)
 
 
+def _verify(arguments: list[str]) -> int:
+    from emitter.verify.command import run_verify, verify_options
+
+    parser = _new_parser("emitter verify", "Prove that artefacts are right for where they will run.")
+    verify_options(parser)
+    return run_verify(parser.parse_args(arguments), console.write)
+
+
+def _rules(arguments: list[str]) -> int:
+    from emitter.verify.command import run_rules
+
+    parser = _new_parser("emitter rules", "List the rules of `emitter verify`, or explain some.")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="of a rule")
+    options = parser.parse_args(arguments)
+    console.write(run_rules(options.ids, as_json=options.json))
+    return EXIT_DONE
+
+
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "diff": _diff,
     "emit": _emit,
@@ -474,5 +492,7 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "header": _header,
     "inspect": _inspect,
     "plan": _plan,
+    "rules": _rules,
     "targets": _targets,
+    "verify": _verify,
 }

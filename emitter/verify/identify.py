@@ -1,0 +1,125 @@
+"""What a file is: its format and kind, the target that it says it is for, and the pages that it must be loadable with."""
+
+from __future__ import annotations
+
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from emitter.inspect.report import Reader
+    from emitter.targets._base import Target
+    from emitter.verify.profile import Profile
+
+__all__ = ["elf_kind", "guess_target", "kind_of", "page_size_of", "recognised"]
+
+_ELF_MAGIC = b"\x7fELF"
+_SHT_NOBITS, _SHT_DYNAMIC = 8, 6
+_DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
+_PT_INTERP, _PT_DYNAMIC = 3, 2
+_KINDS = {1: "object", 2: "executable", 4: "other"}
+
+# COFF objects have no magic, only a machine: they are taken for what they are where the name says so too.
+_COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
+
+
+def recognised(head: bytes, name: str) -> bool:
+    """Return whether a file begins like an artefact that `emitter.inspect` reads."""
+    from emitter.inspect import READERS
+
+    if name.endswith((".obj", ".o")) and head[:2] in _COFF_MACHINES and len(head) >= 20:
+        return True
+    if head[:2] == b"MZ":
+        return True
+    rows = [row for row in READERS if len(row.magic) > 2]
+    return any(head.startswith(row.magic) for row in rows)
+
+
+def elf_kind(elf: object) -> str:
+    """Return the kind of an ELF file: `object`, `library`, `executable`, `debug` or `other`.
+
+    A file of debug information alone has headers of what it was taken from, and none of the bytes.
+    """
+    from emitter.inspect.elf import ElfFile
+
+    if not isinstance(elf, ElfFile):
+        return "other"
+    if elf.ehdr.e_type == 1:
+        return "object"
+    if elf.ehdr.e_type not in (2, 3):
+        return "other"
+    allocated = [shdr for _, shdr in elf.sections() if shdr.sh_flags & 2 and shdr.sh_type not in (0, 7)]
+    if allocated and all(shdr.sh_type == _SHT_NOBITS for shdr in allocated):
+        return "debug"
+    if elf.ehdr.e_type == 2:
+        return "executable"
+    if any(True for _ in elf.segments(_PT_INTERP)) and elf.soname is None:
+        return "executable"
+    return "executable" if (elf.dynamic_value(_DT_FLAGS_1) or 0) & _DF_1_PIE else "library"
+
+
+def kind_of(reader: Reader) -> tuple[str, str]:
+    """Return (format, kind) of what a reader reads."""
+    from emitter.errors import EmitterError
+    from emitter.inspect.elf import ElfFile
+
+    if isinstance(reader, ElfFile):
+        try:
+            return "elf", elf_kind(reader)
+        except EmitterError:
+            return "elf", _KINDS.get(reader.ehdr.e_type, "library")
+    try:
+        identity = reader.report().identity
+    except EmitterError:
+        return "other", "other"
+    words = identity.kind
+    if identity.format in {"pack", "fatbin", "ptx"}:
+        return identity.format, "pack" if identity.format == "pack" else "other"
+    kind = "object" if "object" in words and "shared" not in words else "executable" if "exec" in words else "library"
+    return identity.format, kind
+
+
+def guess_target(reader: Reader) -> Target | None:
+    """Return the first target whose machine, class and byte order are those of the file, or None."""
+    from emitter.inspect.elf import ElfFile
+    from emitter.targets import describe_all
+
+    if reader.container:
+        return None
+    if not isinstance(reader, ElfFile):
+        return _other_target(reader)
+    width = 64 if reader.is_64 else 32
+    facts = (reader.ehdr.e_machine, width, reader.byte_order)
+    fitting = [
+        target
+        for target in describe_all()
+        if target.object_format == "elf" and (target.e_machine, target.pointer_width, target.byte_order) == facts
+    ]
+    # The general platforms first: of those for one machine, the one with the largest pages asks the most.
+    fitting.sort(key=lambda target: ("-linux-gnu" not in target.name, -target.max_page_size))
+    return fitting[0] if fitting else None
+
+
+def _other_target(reader: Reader) -> Target | None:
+    from emitter.errors import EmitterError
+    from emitter.targets import describe_all
+
+    try:
+        identity = reader.report().identity
+    except EmitterError:
+        return None
+    for target in describe_all():
+        if target.object_format == "macho" and identity.format == "macho" and target.macho is not None:
+            if target.macho.cputype == identity.machine_code:
+                return target
+        elif target.object_format == "coff" and identity.format in {"coff", "pe"} and target.coff is not None:
+            if target.coff.machine == identity.machine_code:
+                return target
+    return None
+
+
+def page_size_of(profile: Profile, target: Target | None, reader: Reader) -> int | None:
+    """Return the largest page that a file must be loadable with, in bytes: the profile's, else the target's."""
+    width = 64 if getattr(reader, "is_64", True) else 32
+    chosen = profile.get("page-size" if width == 64 else "page-size-32")
+    if chosen is not None:
+        return int(chosen)
+    return target.max_page_size if target else None

@@ -1,0 +1,249 @@
+"""Programs for GPUs: as files, in packs, and in the sections where CUDA's tools look for them."""
+
+from __future__ import annotations
+
+from emitter.errors import FormatError
+from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.verify.device import ELF_KIND, FATBIN_MAGIC, PTX_KIND, device_format, read_fatbin, read_ptx
+from emitter.verify.model import Found, rule
+from emitter.verify.rules._elf import elf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emitter.inspect.view import View
+    from emitter.verify.check import Check
+
+_ALL = ("*", "fatbin", "ptx")
+_ELF = b"\x7fELF"
+_EM_CUDA = 190
+_PLAN = b"ftrt"  # what serialised TensorRT engines begin with
+_HIP_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+
+# What drivers want the address of a program to be a multiple of: fatbins and cubins are read in words of 8 bytes, HIP's
+# runtime maps bundles at pages, and engines are copied fastest from where TensorRT itself puts them.
+_ALIGNMENTS = {"fatbin": 8, "cubin": 8, "HIP bundle": 4096, "TensorRT plan": 256}
+
+
+class Blob(NamedTuple):
+    """A program: what it is, its bytes, what messages call it, its offset in the file, and the byte behind it."""
+
+    kind: str
+    view: View
+    subject: str
+    offset: int
+    alignment: int
+    last: bool  # whether nothing follows it in the file
+
+
+def _kind(head: bytes, name: str) -> str | None:
+    if head.startswith(_HIP_BUNDLE):
+        return "HIP bundle"
+    if head.startswith(_PLAN):
+        return "TensorRT plan"
+    if head.startswith(_ELF) and len(head) > 20 and int.from_bytes(head[18:20], "little") == _EM_CUDA:
+        return "cubin"
+    return device_format(head, name)
+
+
+def blobs(check: Check) -> list[Blob]:
+    """Return the programs in a file."""
+    return check.fact("blobs", lambda: list(_find(check)))
+
+
+def _find(check: Check) -> Iterator[Blob]:
+    view = check.view
+    if check.format in {"fatbin", "ptx"}:
+        yield Blob(check.format, view, "", 0, 0, last=True)
+        return
+    if check.format == "elf" and elf_of(check).ehdr.e_machine == _EM_CUDA:
+        yield Blob("cubin", view, "", 0, 0, last=True)
+        return
+    for pack in check.report.packs:
+        for tensor in pack.tensors():
+            head = view.read_up_to(tensor.offset, min(tensor.nbytes, 512))
+            kind = _kind(head, "")
+            if kind is not None:
+                window = view.window(tensor.offset, tensor.nbytes, f"tensor {tensor.name}")
+                yield Blob(kind, window, f"tensor {tensor.name}", tensor.offset, tensor.alignment, last=False)
+    if check.format == "elf":
+        for number, shdr in elf_of(check).sections():
+            if elf_of(check).section_name(number) in {".nv_fatbin", "__nv_relfatbin"} and shdr.sh_type != 8:
+                yield from _fatbins(check, shdr.sh_offset, shdr.sh_size, shdr.sh_addralign)
+
+
+def _fatbins(check: Check, offset: int, size: int, alignment: int) -> Iterator[Blob]:
+    """Yield the fatbins of a section, one behind the other, each padded to 8 bytes."""
+    end = offset + size
+    while offset + 16 <= end:
+        magic, length = check.view.unpack("<4s4xQ", offset, ".nv_fatbin")
+        if magic != FATBIN_MAGIC:
+            if not any(magic):
+                offset += 8
+                continue
+            return  # of another kind: not ours to judge
+        window = check.view.window(offset, min(16 + length, end - offset), f".nv_fatbin at {offset:#x}")
+        yield Blob("fatbin", window, f".nv_fatbin at {offset:#x}", offset, alignment, last=False)
+        offset += 16 + length + -length % 8
+
+
+# A90, B41
+@rule(
+    "device-ptx",
+    "A PTX text is not what the driver reads",
+    why="cuModuleLoadData reads up to the first NUL: without one it runs past the text, with one inside it stops early",
+    fix="save it as UTF-8 without byte-order mark, without NUL inside, and put exactly one behind it",
+    formats=_ALL,
+)
+def device_ptx(check: Check) -> Iterator[Found]:
+    """Read the directives at the start, and look for NULs."""
+    for blob in blobs(check):
+        if blob.kind != "ptx":
+            continue
+        try:
+            found = read_ptx(blob.view)
+        except FormatError as error:
+            yield Found(blob.subject, error.expected or "", f"{error.what}: {error.actual}")
+            continue
+        if not found.address_size:
+            yield Found(blob.subject, ".address_size behind .target", "none: 32 bits are meant", "warning")
+        nul = _first_nul(blob.view)
+        if nul is not None and nul != blob.view.size - 1:
+            yield Found(f"{blob.subject} offset {nul:#x}".strip(), "no NUL inside of the text", "a NUL")
+        # In a file the loader adds it; in a pack the program is handed over where it lies.
+        if not blob.last and nul is None and check.view.read_up_to(blob.offset + blob.view.size, 1) != b"\0":
+            yield Found(blob.subject, "a NUL behind the text", "none")
+
+
+def _first_nul(view: View) -> int | None:
+    position = 0
+    for chunk in view.chunks(0, view.size, "PTX"):
+        at = chunk.find(b"\0")
+        if at >= 0:
+            return position + at
+        position += len(chunk)
+    return None
+
+
+# A91, B42
+@rule(
+    "device-fatbin",
+    "A fatbin breaks its format",
+    why="the driver refuses it, or the runtime finds no program for the GPU, when the first kernel is started",
+    fix="copy it again, or make it again with fatbinary or nvcc",
+    formats=_ALL,
+)
+def device_fatbin(check: Check) -> Iterator[Found]:
+    """Read the header and every entry."""
+    for blob in blobs(check):
+        if blob.kind != "fatbin":
+            continue
+        try:
+            entries = read_fatbin(blob.view)
+        except FormatError as error:
+            place = (error.where or "").rpartition(": ")[2]
+            subject = f"{blob.subject} {place}" if "offset" in place or "entry" in place else blob.subject
+            yield Found(subject.strip(), error.expected or "", f"{error.what}: {error.actual or ''}".rstrip(": "))
+            continue
+        if not entries:
+            yield Found(blob.subject, "at least one program", "none")
+        for number, entry in enumerate(entries):
+            if entry.kind not in (PTX_KIND, ELF_KIND):
+                actual = f"kind {entry.kind} at {entry.offset:#x}"
+                yield Found(f"{blob.subject} entry {number}".strip(), "PTX or ELF", actual, "warning")
+
+
+def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
+    """Return (subject, sm numbers of machine code, those of PTX) of each CUDA program."""
+    found = []
+    for blob in blobs(check):
+        try:
+            if blob.kind == "fatbin":
+                entries = read_fatbin(blob.view)
+                code = {entry.arch for entry in entries if entry.kind == ELF_KIND}
+                found.append((blob.subject, code, {entry.arch for entry in entries if entry.kind == PTX_KIND}))
+            elif blob.kind == "ptx":
+                found.append((blob.subject, set(), {read_ptx(blob.view).arch}))
+            elif blob.kind == "cubin":
+                found.append((blob.subject, {_cubin_arch(blob.view)}, set()))
+        except FormatError:
+            continue  # its own rule says so
+    return found
+
+
+def _cubin_arch(view: View) -> int:
+    """Return the sm number in e_flags: bits 0 to 7, or 8 to 15 from ABI version 8 on (CUDA 12.8)."""
+    from emitter.inspect.elf import ElfFile
+
+    header = ElfFile(view).ehdr
+    return (header.e_flags >> 8 & 0xFF) if header.ei_abiversion >= 8 else header.e_flags & 0xFF
+
+
+# A91, A92
+@rule(
+    "device-architecture",
+    "There is no program for a GPU of the platform",
+    why='the first kernel fails with "no kernel image is available for execution on the device"',
+    fix="compile for it as well: -gencode arch=compute_NN,code=sm_NN, or keep PTX of an older architecture",
+    formats=_ALL,
+    needs=("cuda-architectures",),
+)
+def device_architecture(check: Check) -> Iterator[Found]:
+    """Compare what there is with what the GPUs run: code of their generation, up to their minor, and older PTX."""
+    for subject, code, ptx in architectures(check):
+        for wanted in check.profile.get("cuda-architectures"):
+            runs = any(one // 10 == wanted // 10 and one <= wanted for one in code)
+            if not runs and not any(one <= wanted for one in ptx):
+                have = [f"sm_{one}" for one in sorted(code)] + [f"compute_{one}" for one in sorted(ptx)]
+                yield Found(subject, f"code for sm_{wanted}", ", ".join(have) or "none")
+
+
+# A92
+@rule(
+    "device-cubin",
+    "A cubin does not say which GPU it is for",
+    why="the driver refuses it on every device",
+    fix="make it again with ptxas or nvcc",
+    formats=_ALL,
+)
+def device_cubin(check: Check) -> Iterator[Found]:
+    """Look at the sm number in e_flags."""
+    for blob in blobs(check):
+        if blob.kind == "cubin" and not _cubin_arch(blob.view):
+            yield Found(blob.subject or "e_flags", "an sm number", 0)
+
+
+# A93
+@rule(
+    "device-alignment",
+    "A program for a GPU lies where the driver does not take it",
+    why="drivers read it in words or map its pages: at another address they fail, on some starts and not on others",
+    fix="emit it with a larger alignment (--align), or keep the section's sh_addralign",
+    formats=_ALL,
+)
+def device_alignment(check: Check) -> Iterator[Found]:
+    """Compare the promised alignment of each program in a pack or section with what its kind needs."""
+    for blob in blobs(check):
+        wanted = _ALIGNMENTS.get(blob.kind, 1)
+        if not blob.last and blob.alignment < wanted:
+            severity = "warning" if blob.kind == "TensorRT plan" else None
+            yield Found(blob.subject, f"{blob.kind} aligned to {wanted}", blob.alignment, severity)
+
+
+# A95
+@rule(
+    "device-section",
+    "A fatbin lies in a section where CUDA's tools do not look",
+    severity="info",
+    why="cuobjdump and the debuggers look for .nv_fatbin only; a program that loads it itself does not mind",
+    fix="put it into .nv_fatbin if they are to see it (emitter: --section .nv_fatbin)",
+    kinds=("object", "library", "executable"),
+)
+def device_section(check: Check) -> Iterator[Found]:
+    """Look for .nvFatBinSegment without .nv_fatbin."""
+    elf = elf_of(check)
+    names = {elf.section_name(number) for number, _ in elf.sections()}
+    if ".nvFatBinSegment" in names and ".nv_fatbin" not in names:
+        yield Found(".nvFatBinSegment", ".nv_fatbin, which it points to", "no such section", "warning")
+    elif ".nv_fatbin" not in names and any(blob.kind == "fatbin" for blob in blobs(check)):
+        yield Found("fatbin", "in .nv_fatbin", "in a pack")
