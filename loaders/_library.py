@@ -9,6 +9,7 @@ from typing import TypeVar
 from emitter.errors import LoadError, shown
 from emitter.loaders._containers import find
 from emitter.loaders._memory import map_file, view_buffer
+from emitter.loaders._modules import Module, modules_of
 from emitter.loaders._pack import Index
 from emitter.loaders._tensor import Tensor, check_crc
 from emitter.pack import format as fmt
@@ -90,6 +91,22 @@ class _Tensors(ABC):
                 f"it holds no tensor called {shown(name)}", where=index.where, hint=_nearest(index, str(name))
             )
         return Tensor(pack.index, number, pack.base)
+
+    @property
+    def modules(self) -> list[Module]:
+        """The modules: the root first, each before what it imports; empty if there are none."""
+        pack = self._pack()
+        return list(modules_of(pack.index, pack.base))
+
+    def module(self, name: str) -> Module:
+        """Return the module called `name`; raise LoadError if there is none."""
+        modules = self.modules
+        for module in modules:
+            if module.name == name:
+                return module
+        where = self._pack().index().where
+        names = ", ".join(shown(module.name) for module in modules[:20]) or "it holds no modules"
+        raise LoadError(f"it holds no module called {shown(name)}", where=where, hint=names)
 
     @property
     def metadata(self) -> dict[str, str]:

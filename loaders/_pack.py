@@ -33,6 +33,7 @@ _TABLES = {
     fmt.DIMS.kind: (fmt.DIMS, 8, False),
     fmt.STRINGS.kind: (fmt.STRINGS, 1, False),
     fmt.SIDECAR.kind: (fmt.SIDECAR, 8, True),
+    **{record.kind: (record, 8, True) for record in fmt.MODULE_RECORDS},
 }
 
 

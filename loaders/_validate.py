@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
-from emitter.checksum import crc32c
+from emitter.checksum import crc32c, sha256
 from emitter.errors import FormatError, shown
+from emitter.loaders._validate_modules import validate_modules
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING
 
@@ -28,7 +29,14 @@ def validate(index: Index) -> None:
     _check_pool(index)
     _check_string(index, where, "the model version", (header.model_version_offset, header.model_version_length))
     end = _check_metadata(index, where, header.metadata_first, header.metadata_count, 0)
-    _check_tensors(index, end)
+    schema, end = _check_tensors(index, end)
+    schema += validate_modules(
+        index,
+        lambda where, what, place: _check_string(index, where, what, place, least=1),
+        lambda where, first, count, expected: _check_metadata(index, where, first, count, expected),
+        end,
+    )
+    _check_schema(index, schema)
 
 
 def _check_crc(index: Index) -> None:
@@ -94,12 +102,13 @@ def _check_pool(index: Index) -> None:
         ) from error
 
 
-def _check_tensors(index: Index, metadata_end: int) -> None:
-    """Check the tensors in their order; the package's metadata ends with record `metadata_end`."""
-    import hashlib
+def _check_tensors(index: Index, metadata_end: int) -> tuple[bytes, int]:
+    """Check the tensors in their order; the package's metadata ends with record `metadata_end`.
 
+    Returns what the schema hash hashes of them, and the record behind their metadata.
+    """
     table = index.tables[fmt.TENSOR.kind]
-    digest = hashlib.sha256(b"emitter schema 1\0" + struct.pack("<Q", len(index)))
+    hashed = [b"emitter schema 1\0" + struct.pack("<Q", len(index))]
     previous = b""
     for number in range(len(index)):
         offset, length = index.raw_tensor(number)[:2]
@@ -120,18 +129,17 @@ def _check_tensors(index: Index, metadata_end: int) -> None:
         if any(index.data[at : at + fmt.TENSOR.size - _RESERVED]):
             raise FormatError("reserved bytes are not zero", where=f"{where}: offset {at}")
         dtype = record.dtype
-        digest.update(struct.pack("<I", length) + name)
-        digest.update(
-            struct.pack(
-                f"<BBHHH{len(shape)}q", dtype.code, dtype.bits, dtype.lanes, record.encoding, len(shape), *shape
-            )
-        )
-    digest.update(struct.pack("<Q", 0))  # modules
-    schema = int.from_bytes(digest.digest()[:8], "little")
+        numbers = (dtype.code, dtype.bits, dtype.lanes, record.encoding, len(shape), *shape)
+        hashed += [struct.pack("<I", length), name, struct.pack(f"<BBHHH{len(shape)}q", *numbers)]
+    return b"".join(hashed), metadata_end
+
+
+def _check_schema(index: Index, hashed: bytes) -> None:
+    schema = int.from_bytes(sha256(hashed)[:8], "little")
     # What a later version adds to a schema, this one cannot hash.
     if index.header.version_minor <= fmt.VERSION_MINOR and schema != index.header.schema_hash:
         raise FormatError(
-            "schema_hash does not match the tensors",
+            "schema_hash does not match the tensors and modules",
             where=index.where,
             expected=f"{schema:#018x}",
             actual=f"{index.header.schema_hash:#018x}",

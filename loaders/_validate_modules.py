@@ -1,0 +1,152 @@
+"""Every rule of docs/pack-format.md that the tables of modules can break."""
+
+from __future__ import annotations
+
+import struct
+
+from emitter.errors import FormatError, shown
+from emitter.loaders._modules import modules_of
+from emitter.pack import format as fmt
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emitter.loaders._modules import Alternative, Module
+    from emitter.loaders._pack import Index
+
+    CheckString = Callable[[str, str, tuple[int, int]], bytes]  # (where, what, (offset, length)) -> bytes
+    CheckMetadata = Callable[[str, int, int, int], int]  # (where, first, count, expected) -> the record behind
+
+__all__ = ["validate_modules"]
+
+
+def validate_modules(
+    index: Index, check_string: CheckString, check_metadata: CheckMetadata, metadata_end: int
+) -> bytes:
+    """Raise FormatError for the first rule that is broken; return what the schema hash hashes of modules.
+
+    The two functions check a string of at least one byte, and an owner's metadata; that of tensors ends with record
+    `metadata_end`.
+    """
+    return _Validation(index, check_string, check_metadata).run(metadata_end)
+
+
+class _Validation:
+    def __init__(self, index: Index, check_string: CheckString, check_metadata: CheckMetadata) -> None:
+        self.index = index
+        self.check_string = check_string
+        self.check_metadata = check_metadata
+        self.used = dict.fromkeys(fmt.MODULE_RECORDS, 0)
+        self.names: set[bytes] = set()
+        self.functions: set[bytes] = set()
+
+    def run(self, metadata_end: int) -> bytes:
+        count = self.index.tables[fmt.MODULE.kind].records
+        hashed = [struct.pack("<Q", count)]
+        imported = {0}
+        for module in modules_of(lambda: self.index, 0):
+            where = f"{self.index.where}: module {module.number}"
+            row = self.row(fmt.MODULE, module.number)
+            name = self.name(row[0:2], "the name", where)
+            self.once(name, self.names, "two modules have one name", where)
+            if module.number not in imported:
+                raise FormatError("no module imports it, and it is not the first", where=where)
+            if not row[3]:
+                raise FormatError("the module has no alternatives", where=where)
+            for record, first, size in (
+                (fmt.ALTERNATIVE, *row[2:4]),
+                (fmt.IMPORT, *row[4:6]),
+                (fmt.FUNCTION, *row[6:8]),
+            ):
+                self.take(record, first, size, where)
+            imports = [child.number for child in module.imports]
+            if len(set(imports)) != len(imports) or any(number >= count for number in imports):
+                expected = f"different modules below {count}"
+                raise FormatError("the imports are wrong", where=where, expected=expected, actual=shown(imports))
+            for number in range(row[4], row[4] + row[5]):
+                self.reserved(fmt.IMPORT, number, where)
+            imported.update(imports)
+            hashed += [_text(name), struct.pack("<I", row[3])]
+            hashed += (self.alternative(one, row[2] + one.number, where) for one in module.alternatives)
+            hashed.append(struct.pack(f"<I{len(imports)}I", len(imports), *imports))
+            hashed.append(self.function_run(module, row[6], row[7], where))
+            metadata_end = self.check_metadata(where, row[8], row[9], metadata_end)
+        for record, used in self.used.items():
+            records = self.index.tables[record.kind].records
+            if record is not fmt.MODULE and records != used:
+                where = f"{self.index.where}: table {record.kind} ({record.name})"
+                raise FormatError("records belong to nobody", where=where, expected=used, actual=records)
+        return b"".join(hashed)
+
+    def alternative(self, one: Alternative, record: int, where: str) -> bytes:
+        row = self.row(fmt.ALTERNATIVE, record)
+        kind = self.name(row[0:2], "the kind", where)
+        self.take(fmt.CONDITION, row[4], row[5], where)
+        previous = b""
+        for number in range(row[4], row[4] + row[5]):
+            condition = self.row(fmt.CONDITION, number)
+            key = self.name(condition[0:2], "a condition's key", where)
+            if key <= previous:
+                raise FormatError("conditions are not unique and sorted", where=where, actual=shown(key))
+            previous = key
+            self.name(condition[3:5], "a condition's value", where)
+            if condition[2] == fmt.WITHIN:
+                self.name(condition[5:7], "a condition's upper version", where)
+            elif any(condition[5:7]):
+                raise FormatError("a condition has an upper version that it does not compare", where=where)
+            self.reserved(fmt.CONDITION, number, where)
+        return _text(kind) + struct.pack("<I", one.schema_version)
+
+    def function_run(self, module: Module, first: int, count: int, where: str) -> bytes:
+        hashed = [struct.pack("<I", count)]
+        previous = b""
+        functions = module.functions
+        for number in range(first, first + count):
+            row = self.row(fmt.FUNCTION, number)
+            name = self.name(row[0:2], "a function's name", where)
+            if name <= previous:
+                raise FormatError("functions are not unique and sorted", where=where, actual=shown(name))
+            previous = name
+            self.once(name, self.functions, "two modules have one function", where)
+            self.take(fmt.ARGUMENT, row[2], row[3], where)
+            for argument in range(row[2], row[2] + row[3]):
+                self.reserved(fmt.ARGUMENT, argument, where)
+            tensors = functions[name.decode()]
+            hashed += [_text(name), struct.pack("<I", len(tensors)), *(_text(one.name.encode()) for one in tensors)]
+        return b"".join(hashed)
+
+    def row(self, record: fmt.Record, number: int) -> tuple[int, ...]:
+        table = self.index.tables[record.kind]
+        return struct.unpack_from(
+            self.index.order + record.struct_format, self.index.data, table.offset + number * table.record_size
+        )
+
+    def name(self, place: tuple[int, ...], what: str, where: str) -> bytes:
+        return self.check_string(where, what, (place[0], place[1]))
+
+    def take(self, record: fmt.Record, first: int, count: int, where: str) -> None:
+        """Check that a run of records begins where the owner before it ended."""
+        if first != self.used[record]:
+            raise FormatError(
+                f"a run of the table {record.name} is not behind the owner before",
+                where=where,
+                expected=self.used[record],
+                actual=first,
+            )
+        self.used[record] += count
+
+    def once(self, name: bytes, seen: set[bytes], what: str, where: str) -> None:
+        if name in seen:
+            raise FormatError(what, where=where, actual=shown(name))
+        seen.add(name)
+
+    def reserved(self, record: fmt.Record, number: int, where: str) -> None:
+        table = self.index.tables[record.kind]
+        at = table.offset + number * table.record_size + record.offset("reserved")
+        if any(self.index.data[at : at + 4]):
+            raise FormatError("reserved bytes are not zero", where=f"{where}: offset {at}")
+
+
+def _text(text: bytes) -> bytes:
+    return struct.pack("<I", len(text)) + text
