@@ -93,7 +93,7 @@ class Alternative:
         )
 
     def bytes(self) -> memoryview:
-        """Return the bytes as they lie in the file: a read-only view without a copy. Raises LoadError if it is closed."""
+        """Return the bytes as they lie in the file: a read-only view without a copy. Raises LoadError if closed."""
         return self._open().payload_bytes(self._payload)
 
     def check(self) -> None:
