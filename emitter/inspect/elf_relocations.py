@@ -59,7 +59,12 @@ def _tables(elf: ElfFile) -> Iterator[_Table]:
         (_DT_JMPREL, _DT_PLTRELSZ, plt_rela),
     ):
         address, size = elf.dynamic_value(tag), elf.dynamic_value(size_tag)
-        if address is not None and size:
+        if address is None or not size:
+            continue
+        # Some linkers count those of DT_JMPREL, which follow, in DT_RELASZ or DT_RELSZ too.
+        whole = elf.dynamic_value(_DT_RELA if rela else _DT_REL)
+        whole_size = elf.dynamic_value(_DT_RELASZ if rela else _DT_RELSZ) or 0
+        if tag != _DT_JMPREL or whole is None or not whole <= address < whole + whole_size:
             yield _Table(-tag, elf.offset_of(address, "a relocation table"), size, sizes[rela], rela)
 
 
