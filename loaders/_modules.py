@@ -174,7 +174,7 @@ class Module:
     @property
     def metadata(self) -> dict[str, str]:
         """The module's keys and values."""
-        return self._open().metadata(*self._record[8:10], self._where)
+        return self._open().metadata(self._record[8], self._record[9], self._where)
 
     def select(self, place: Mapping[str, str]) -> Alternative:
         """Return the first alternative whose conditions hold where `place` gives the values of keys.

@@ -54,12 +54,8 @@ class _Validation:
                 raise FormatError("no module imports it, and it is not the first", where=where)
             if not row[3]:
                 raise FormatError("the module has no alternatives", where=where)
-            for record, first, size in (
-                (fmt.ALTERNATIVE, *row[2:4]),
-                (fmt.IMPORT, *row[4:6]),
-                (fmt.FUNCTION, *row[6:8]),
-            ):
-                self.take(record, first, size, where)
+            for at, record in ((2, fmt.ALTERNATIVE), (4, fmt.IMPORT), (6, fmt.FUNCTION)):
+                self.take(record, row[at], row[at + 1], where)
             imports = [child.number for child in module.imports]
             if len(set(imports)) != len(imports) or any(number >= count for number in imports):
                 expected = f"different modules below {count}"

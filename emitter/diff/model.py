@@ -5,7 +5,7 @@ from __future__ import annotations
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Literal, TypeAlias
 
 __all__ = ["SECTIONS", "Change", "Difference", "TensorChange"]
@@ -61,7 +61,7 @@ class Difference(NamedTuple):
 
     a: str
     b: str
-    sections: dict[str, Sequence[Change]]
+    sections: Mapping[str, Sequence[Change]]
     tensors: Sequence[TensorChange]
     same_tensors: int
 

@@ -69,15 +69,15 @@ class _Modules:
                 raise InputError("no module imports it, and it is not the first", where=where)
             if not runs[1]:
                 raise InputError("the module has no alternatives", where=where)
-            alternatives = [self.alternative(one, where) for one in self.run("alternative", *runs[0:2], where)]
-            imports = [target for (target,) in self.run("import", *runs[2:4], where)]
+            alternatives = [self.alternative(one, where) for one in self.run("alternative", runs[0], runs[1], where)]
+            imports = [target for (target,) in self.run("import", runs[2], runs[3], where)]
             if any(not number < target < len(self.rows["module"]) for target in imports):
                 expected = f"{number + 1} to {len(self.rows['module']) - 1}"
                 raise InputError("an import is not of a later module", where=where, expected=expected, actual=imports)
             if len(set(imports)) != len(imports):
                 raise InputError("a module is imported twice", where=where, actual=imports)
             imported.update(imports)
-            functions = self.function_names(*runs[4:6], where)
+            functions = self.function_names(runs[4], runs[5], where)
             modules.append(ModuleFacts(name, alternatives, imports, functions, self.metadata(runs[6], runs[7], where)))
         for table, rows in self.rows.items():
             if table != "module" and self.used[table] != len(rows):
