@@ -84,8 +84,8 @@ class Board:
     """A machine without an operating system that QEMU emulates, and how programs for it are built.
 
     Programs begin with picolibc's start-up code, are placed by its linker script, and print through the emulator
-    (semihosting). Memory is (address, bytes): `flash` and `ram` are what that script is told of, `weights` is apart from
-    them, and at `pack` there is room for a pack that no program was linked with.
+    (semihosting). Memory is (address, bytes): `flash` and `ram` are what that script is told of, `weights` is apart
+    from them, and at `pack` there is room for a pack that no program was linked with.
     """
 
     name: str  # the target

@@ -5,8 +5,9 @@ ELF target, so that emitting needs no LLVM at run time, and its bytes do not dep
 a target was added or changed, and after an upgrade of llvmlite; `git diff` then shows whether LLVM's mind has changed.
 
 A stub is LLVM's object with what must not reach a user's program taken out: its symbols (temporary names, mapping
-symbols), its empty sections, and its build attributes, which claim more than data needs (NEON on 32-bit Arm, a
-section on AArch64 that older linkers mishandle). The attributes of the target's literal take their place.
+symbols); its empty sections; its build attributes, which claim more than data needs (NEON on 32-bit Arm, a section on
+AArch64 that older linkers mishandle), and whose place those of the target's literal take; and on bare metal the note
+about the stack. The compilers of such targets write none, and GNU ld warns of every object without, once one has it.
 """
 
 from __future__ import annotations
@@ -105,9 +106,10 @@ def emit_object(target: Target, ir: str) -> bytes:
 def emit_stub(target: Target) -> bytes:
     """Return an object of `target` that holds nothing but what LLVM says of the target, and the literal's attributes.
 
-    ELF, ET_REL, in this order: the null section, `.note.GNU-stack`, `.note.gnu.property` and the attributes section
-    where the target has them, an empty `.symtab`, `.strtab`. Raises TargetError if LLVM's object is not what the
-    literal says: class, byte order, OS ABI, `e_machine`, `e_flags`, properties, flags of read-only data.
+    ELF, ET_REL, in this order: the null section, `.note.GNU-stack` where an operating system reads it,
+    `.note.gnu.property` and the attributes section where the target has them, an empty `.symtab`, `.strtab`. Raises
+    TargetError if LLVM's object is not what the literal says: class, byte order, OS ABI, `e_machine`, `e_flags`,
+    properties, flags of read-only data.
     """
     flags = [
         name
@@ -174,7 +176,8 @@ def _tidy(target: Target, raw: bytes) -> bytes:
     for field, (expected, actual) in facts.items():
         if expected != actual:
             raise _disagreement(target, field, expected, actual)
-    kept = [sections[name] for name in (_STACK_NOTE, _PROPERTY_NOTE) if name in sections]
+    notes = (_STACK_NOTE, _PROPERTY_NOTE) if target.image_suffix is not None else (_PROPERTY_NOTE,)
+    kept = [sections[name] for name in notes if name in sections]
     if target.attributes:
         kept.append(_Section(target.attributes.section, target.attributes.sh_type, 0, 1, target.attributes.contents))
     return _write(target, encoding, kept)

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from cross.table import SAME_AS, TOOLCHAINS, UNPACKAGED, Toolchain, find, missing_tool, packages, skip_reason
+from cross.table import (
+    BOARDS,
+    SAME_AS,
+    TOOLCHAINS,
+    UNPACKAGED,
+    Board,
+    Toolchain,
+    find,
+    find_board,
+    missing_tool,
+    packages,
+    skip_reason,
+)
 from emitter import targets
 
 
-@pytest.mark.parametrize("name", targets.names())
-def test_every_target_has_a_toolchain_or_a_reason(name: str) -> None:
-    toolchain = find(name)
-    assert (toolchain is None) == (name in UNPACKAGED)
+ELF = [target.name for target in targets.describe_all() if target.object_format == "elf"]
+
+
+@pytest.mark.parametrize("name", ELF)
+def test_every_elf_target_has_a_toolchain_a_board_or_a_reason(name: str) -> None:
+    toolchain, board = find(name), find_board(name)
+    assert [toolchain is not None, board is not None, name in UNPACKAGED].count(True) == 1
     if toolchain is not None:
         target, other = targets.load(name), targets.load(toolchain.name)
         assert target.e_machine == other.e_machine
@@ -19,8 +34,21 @@ def test_every_target_has_a_toolchain_or_a_reason(name: str) -> None:
 
 
 def test_nothing_but_targets_is_named() -> None:
-    known = set(targets.names())
-    assert {toolchain.name for toolchain in TOOLCHAINS} | set(SAME_AS) | set(UNPACKAGED) == known
+    named = [toolchain.name for toolchain in TOOLCHAINS] + [board.name for board in BOARDS] + [*SAME_AS, *UNPACKAGED]
+    assert sorted(named) == sorted(ELF)
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
+def test_board_is_consistent(board: Board) -> None:
+    target = targets.load(board.name)
+    assert target.image_suffix is None
+    assert board.qemu[0] in target.emulators
+    assert set(board.packages) <= set(packages())
+    assert board.compiler()[0] == board.c
+    assert board.tool("nm") == board.c.replace("gcc", "nm")
+    assert board.runner("x.pack")[-2:] == [f"loader,file=x.pack,addr={board.pack:#x},force-raw=on", "-kernel"]
+    areas = sorted((board.flash, board.ram, board.weights, (board.pack, 1)))
+    assert all(origin + size <= after for (origin, size), (after, _) in zip(areas, areas[1:], strict=False))
 
 
 @pytest.mark.parametrize("toolchain", TOOLCHAINS, ids=lambda toolchain: toolchain.name)
