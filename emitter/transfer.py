@@ -109,6 +109,7 @@ class _Transfer:
         self.fd = fd
         self.size = plan.size
         self.copies = plan.copies
+        self.slice_copies = len(plan.copies) // (len(plan.slices) or 1)
         self.crcs = [0] * len(plan.copies)
         self.writer = Writer(fd)
         self.reserve = Reserve(fd)
@@ -123,6 +124,7 @@ class _Transfer:
         self.progress = _Progress(sum(copy.size for copy in plan.copies), progress) if progress is not None else None
 
     def copy_all(self) -> None:
+        slice_number = 0
         for numbers in self._groups():
             with open_reader(self.copies[numbers[0]].extent.source) as reader:
                 for number in numbers:
@@ -130,6 +132,9 @@ class _Transfer:
                 if not reader.sparse:
                     self._reserve_group(numbers)
                 for run in self._runs(numbers):
+                    if run[0] // self.slice_copies != slice_number:
+                        self.writer.flush()  # its padding must not cover the hashes that end the slice before
+                        slice_number = run[0] // self.slice_copies
                     self._copy_run(reader, run)
         self.writer.flush()
 

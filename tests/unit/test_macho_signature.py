@@ -1,0 +1,163 @@
+"""Code signatures: every hash taken again by code that did not write it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+import lief
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emitter
+from emitter.image.signature import plan_signature
+from emitter.layout import PageHashes
+from emitter.package import Package
+from emitter.page_hashes import PageHasher, SharedHasher
+from tests.macho_files import TARGET_NAMES, bad_pages, emit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = 4096
+
+
+def random_bytes(size: int, seed: int = 1) -> bytes:
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("name", TARGET_NAMES)
+@pytest.mark.parametrize("size", [0, 1, PAGE - 1, PAGE, 300_001, 3 << 20])
+def test_every_page_hash_is_right(name: str, size: int, tmp_path: Path) -> None:
+    path = tmp_path / "libmodel.dylib"
+    emit(path, {"w": random_bytes(size), "tail": b"tail"}, name)
+    pages, wrong = bad_pages(path)
+    assert not wrong and pages >= 8
+
+
+def test_lief_finds_the_hashes_of_the_pages(tmp_path: Path) -> None:
+    path = tmp_path / "libmodel.dylib"
+    emit(path, {"w": random_bytes(100_000)}, "arm64-apple-macos")
+    binary = lief.parse(str(path))
+    assert isinstance(binary, lief.MachO.Binary)
+    signature = binary.code_signature
+    assert signature is not None
+    data = path.read_bytes()
+    assert signature.data_offset + signature.data_size == len(data) and signature.data_offset % 16 == 0
+    blob = bytes(signature.content)
+    hash_offset = struct.unpack_from(">I", blob, 20 + 16)[0]
+    code = data[: signature.data_offset]
+    digests = b"".join(hashlib.sha256(code[at : at + PAGE]).digest() for at in range(0, len(code), PAGE))
+    assert blob[20 + hash_offset : 20 + hash_offset + len(digests)] == digests
+
+
+@pytest.mark.parametrize("limit", [16, PAGE - 16, PAGE, PAGE + 16, (1 << 32) - 16])
+@pytest.mark.parametrize("identifier", [b"x", b"libmodel.dylib", b"y" * 4096])
+def test_signature_has_room_for_every_page(limit: int, identifier: bytes) -> None:
+    signature = plan_signature(identifier, limit, 16384)
+    slots = -(-limit // PAGE)
+    assert signature.size % 16 == 0 and 0 <= signature.size - signature.hashes - 32 * slots < 16
+    magic, length, count, kind, offset = struct.unpack_from(">5I", signature.head)
+    assert (magic, length, count, kind, offset) == (0xFADE0CC0, signature.hashes + 32 * slots, 1, 0, 20)
+    magic, length, version, flags, hash_offset, ident, special, code, code_limit = struct.unpack_from(
+        ">9I", signature.head, 20
+    )
+    assert (magic, length, version, flags) == (0xFADE0C02, signature.hashes - 20 + 32 * slots, 0x20400, 0x20002)
+    assert (special, code, code_limit) == (0, slots, limit)
+    assert signature.head[20 + ident : 20 + hash_offset] == identifier + b"\0" and 20 + hash_offset == signature.hashes
+    assert struct.unpack_from(">3Q", signature.head, 20 + 64) == (0, 16384, 0)
+
+
+# Ways in which bytes reach a library: sizes and offsets of tensors, and pages that are zero.
+KINDS = {
+    "small": [random_bytes(size, size) for size in (1, 63, 64, 5000, 4096, 12345, 70000)],
+    "zeros": [bytes(100_000), random_bytes(9000), bytes(8192), random_bytes(50)],
+    "large": [random_bytes(2_500_001), bytes(1 << 20), random_bytes((1 << 20) + 5, 2)],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("as_file", "compressed"), [(False, False), (True, True)])
+def test_hashes_are_right_however_the_bytes_come(kind: str, as_file: bool, compressed: bool, tmp_path: Path) -> None:
+    package = Package()
+    blocks = KINDS[kind]
+    for number, block in enumerate(blocks):
+        if as_file:
+            path = tmp_path / f"{number}.bin"
+            path.write_bytes(block)
+            package.add_raw(f"t{number}", path)
+        else:
+            package.add_raw(f"t{number}", block)
+    path = tmp_path / "libmodel.dylib"
+    emitter.emit(package, path, target="arm64-apple-macos")
+    assert bad_pages(path)[1] == []
+    # From one file, at offsets where the kernel does not copy, or inflated; one of them column-major.
+    arrays = {f"t{number}": np.frombuffer(block, np.uint8) for number, block in enumerate(blocks)}
+    arrays["turned"] = np.asfortranarray(np.arange(120_000, dtype=np.float32).reshape(300, 400))
+    (np.savez_compressed if compressed else np.savez)(tmp_path / "all.npz", **arrays)
+    package = Package()
+    package.add_input(tmp_path / "all.npz")
+    emitter.emit(package, path, target="arm64-apple-macos")
+    assert bad_pages(path)[1] == []
+
+
+def test_holes_are_hashed_without_being_read(tmp_path: Path) -> None:
+    """1.5 GiB of holes between a few bytes: the hashes are right, and the holes stay holes."""
+    source = tmp_path / "sparse.bin"
+    size = 3 << 29
+    with source.open("wb") as file:
+        file.truncate(size)
+        for at in (0, (1 << 30) - 3, size - 7):
+            file.seek(at)
+            file.write(b"written")
+    path = tmp_path / "libmodel.dylib"
+    emit(path, {"w": source}, "arm64-apple-macos")
+    assert path.stat().st_blocks * 512 < 64 << 20
+    zero = hashlib.sha256(bytes(PAGE)).digest()
+    with path.open("rb") as file:
+        file.seek(path.stat().st_size - (size // PAGE + 1000) * 32)
+        table = file.read()
+    assert table.count(zero) > size // PAGE - 100
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_ranges_in_any_cut_give_the_same_table(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    size = data.draw(st.integers(16, 12 * PAGE))
+    start = data.draw(st.sampled_from([0, 16384]))
+    zero_from = data.draw(st.integers(0, size))
+    content = random_bytes(zero_from, size) + bytes(size - zero_from)
+    cuts = sorted(data.draw(st.sets(st.integers(0, size), max_size=8)) | {0, size})
+    path = tmp_path_factory.getbasetemp() / "cut.bin"
+    table_at = start + size + 16
+    path.write_bytes(bytes(start) + content + bytes(16 + 32 * (size // PAGE + 1)))
+    with path.open("r+b", buffering=0) as file:
+        hasher = PageHasher(file.fileno(), [PageHashes(start, size, table_at, start)])
+        shared = SharedHasher(hasher)
+        for low, high in itertools.pairwise(cuts):
+            how = data.draw(st.sampled_from(["data", "left", "hole", "offered", "taken"]))
+            if how == "hole" and low >= zero_from:
+                hasher.hole(start + low, start + high)
+            elif how == "data":
+                hasher.data(start + low, content[low:high])
+            elif how == "offered":
+                shared.offer(start + low, start + high)
+                shared.help(0)
+            elif how == "taken":
+                shared.offer(start + low, start + high, content[low:high])
+                shared.data(start + low, content[low:high])
+        hasher.finish()
+    written = path.read_bytes()
+    final = written[start : start + size]
+    expected = b"".join(hashlib.sha256(final[at : at + PAGE]).digest() for at in range(0, size, PAGE))
+    assert written[table_at : table_at + len(expected)] == expected
+    assert final[16:] == content[16:]
+    # The identity is made of the hashes of the bytes as they were before it was written.
+    before = b"".join(hashlib.sha256(content[at : at + PAGE]).digest() for at in range(0, size, PAGE))
+    identity = bytearray(hashlib.sha256(before).digest()[:16])
+    identity[6], identity[8] = identity[6] & 0x0F | 0x30, identity[8] & 0x3F | 0x80
+    assert final[:16] == identity
