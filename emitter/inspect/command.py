@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from emitter.inspect.report import Artefact, Report
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_options", "report_text", "run"]
 
 _DEFAULT_DEPTH = 2
 _BUFFER = 64 << 10  # characters that are written at once
@@ -61,6 +61,14 @@ def run(options: argparse.Namespace, write: Callable[[str], None]) -> int:
         else:
             _write_lines(_lines(objects, depth, options.all), write)
         return objects.status
+
+
+def report_text(artefact: Artefact) -> Iterator[str]:
+    """Yield the whole report of an artefact as printable lines: what the command prints with --all.
+
+    Raises InputError where it holds nothing that is known.
+    """
+    return (printable(line) for line in _lines(_Objects(artefact, None, 0), None, True))
 
 
 def _check(options: argparse.Namespace) -> None:
