@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from emitter.errors import FormatError
 from emitter.inspect.coff_records import CoffHeader, CoffTables
-from emitter.inspect.pe_names import MACHINES
+from emitter.inspect.pe_names import MACHINES, machine_of
 from emitter.inspect.report import Reader
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -47,9 +47,7 @@ class CoffFile(Reader):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._read_header()
-        self.machine, self.pointer_width = MACHINES.get(
-            self.header.Machine, (f"machine {self.header.Machine:#x}", None)
-        )
+        self.machine, self.pointer_width = machine_of(self.header.Machine)
 
     def _read_header(self) -> None:
         self.header = CoffHeader(*self.view.unpack("<2H3I2H", 0, "the COFF header"))
@@ -127,10 +125,8 @@ class ImportObject(Reader):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         *fields, bits = view.unpack("<4H2I2H", 0, "the import header")
-        self.header = ImportHeader(*fields, bits & 3, bits >> 2 & 7)
-        self.machine, self.pointer_width = MACHINES.get(
-            self.header.Machine, (f"machine {self.header.Machine:#x}", None)
-        )
+        self.header = ImportHeader._make((*fields, bits & 3, bits >> 2 & 7))
+        self.machine, self.pointer_width = machine_of(self.header.Machine)
         size = self.header.SizeOfData
         if size > _MAX_IMPORT:
             raise FormatError("SizeOfData", where=view.where, expected=f"at most {_MAX_IMPORT}", actual=size)

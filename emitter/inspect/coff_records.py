@@ -78,12 +78,12 @@ class SectionDefinition(NamedTuple):
 
 
 class CoffSymbol(NamedTuple):
-    """A symbol with its auxiliary records, one behind the other, in `aux`. `index` counts those records too.
+    """A symbol with its auxiliary records, one behind the other, in `aux`. `number` counts those records too, from 0.
 
     `file_name` is what a `.file` symbol names: the source.
     """
 
-    index: int
+    number: int
     name: str
     Value: int
     SectionNumber: int

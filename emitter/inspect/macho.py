@@ -285,7 +285,7 @@ class MachOFile(Reader):
         for index in range(nsects):
             name, owner, *rest = struct.unpack_from(section_form, self._commands, start + index * size)
             sections.append(MachSection(number + index, _fixed(name), _fixed(owner), *rest))
-        return SegmentCommand(_fixed(segname), *values, tuple(sections))
+        return SegmentCommand._make((_fixed(segname), *values, tuple(sections)))
 
     def _fields(self, command: LoadCommand, form: str, offset: int = 8) -> tuple[Any, ...]:
         """Return the fields of a command from `offset` on."""

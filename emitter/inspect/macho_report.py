@@ -85,6 +85,8 @@ def _identity(macho: MachOFile, faults: list[Fault]) -> Identity:
         flag_names=tuple(name for bit, name in names.FLAGS.items() if header.flags & bit),
     )
     with collect_faults(faults, "identity"):
+        uuid = macho.uuid or b""
+        identity = identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "")
         for build in macho.build_versions[:1]:
             identity = identity._replace(
                 os=names.PLATFORMS.get(build.platform, f"platform {build.platform}"),
@@ -93,9 +95,7 @@ def _identity(macho: MachOFile, faults: list[Fault]) -> Identity:
         for dylib in macho.dylibs:
             if dylib.cmd == names.LC_ID_DYLIB:
                 identity = identity._replace(name=dylib.name, version=names.version_text(dylib.current_version))
-        uuid = macho.uuid or b""
-        return identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "")
-    return identity  # what was read before a fault
+    return identity
 
 
 def _protection(prot: int) -> str:

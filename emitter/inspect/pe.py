@@ -100,7 +100,7 @@ class PeFile(Reader):
         self.optional, self.directories = self._read_optional()
         self.is_64 = self.optional.Magic == _PE32_PLUS
         self.pointer_width = 64 if self.is_64 else 32
-        self.machine = names.MACHINES.get(self.header.Machine, (f"machine {self.header.Machine:#x}", 0))[0]
+        self.machine = names.machine_of(self.header.Machine)[0]
         sections_at = self.e_lfanew + 24 + self.header.SizeOfOptionalHeader
         self.tables = CoffTables(view, self.header, sections_at)
         self.is_dll = bool(self.header.Characteristics & names.IMAGE_FILE_DLL)

@@ -322,7 +322,7 @@ def tls_directory(pe: PeFile) -> TlsDirectory | None:
             callbacks.append(address)
             if len(callbacks) > _MAX_ENTRIES:
                 raise _too_many(pe, what, _MAX_ENTRIES)
-    return TlsDirectory(*row, tuple(callbacks))
+    return TlsDirectory._make((*row, tuple(callbacks)))
 
 
 def certificates(pe: PeFile) -> tuple[Certificate, ...]:

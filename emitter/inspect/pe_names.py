@@ -5,7 +5,7 @@ Source: Microsoft, "PE Format" (learn.microsoft.com/windows/win32/debug/pe-forma
 
 from __future__ import annotations
 
-__all__ = ["MACHINES", "relocation_name"]
+__all__ = ["MACHINES", "machine_of", "relocation_name", "system_name"]
 
 # Machine: (name, bits of a pointer). All are little-endian.
 MACHINES: dict[int, tuple[str, int]] = {
@@ -84,6 +84,11 @@ _RELOCATIONS = {
 }  # fmt: skip
 _RELOCATIONS[0xA641] = _RELOCATIONS[0xAA64]
 _PREFIXES = {0x8664: "AMD64", 0xAA64: "ARM64", 0xA641: "ARM64", 0x1C4: "ARM", 0x14C: "I386"}
+
+
+def machine_of(code: int) -> tuple[str, int | None]:
+    """Return the name of a machine and the bits of its pointers."""
+    return MACHINES.get(code, (f"machine {code:#x}", None))
 
 
 def relocation_name(machine: int, kind: int) -> str:

@@ -169,7 +169,7 @@ def test_symbols_and_long_section_names_of_mingw(mingw: str) -> None:
     lines = run_tool("x86_64-w64-mingw32-objdump", "-t", mingw)
     expected = re.findall(r"^\[ *(\d+)\]\(sec +(-?\d+)\).*\(nx (\d+)\) 0x[0-9a-f]+ (.*)$", lines, re.MULTILINE)
     found = [
-        (str(one.index), str(one.SectionNumber), str(len(one.aux) // 18), one.file_name or one.name)
+        (str(one.number), str(one.SectionNumber), str(len(one.aux) // 18), one.file_name or one.name)
         for one in pe.symbols()
     ]
     assert found == expected
