@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from emitter.inspect import pe_names as names
+from emitter.inspect.packs import read_packs
 from emitter.inspect.report import (
     Dependency,
     Fault,
     Hardening,
     Identity,
+    PackEntry,
     Report,
     Section,
     Symbol,
     collect_faults,
 )
+from emitter.pack.format import MAGIC
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,9 +23,18 @@ if TYPE_CHECKING:
 
     from emitter.inspect.coff import CoffFile, ImportObject
     from emitter.inspect.coff_records import CoffSymbol, SectionHeader
+    from emitter.inspect.packs import PlacedSymbol
     from emitter.inspect.view import View
 
-__all__ = ["check_tables", "import_report", "neutral_section", "neutral_symbols", "object_report"]
+__all__ = [
+    "check_tables",
+    "flag_names",
+    "has_pack",
+    "import_report",
+    "neutral_section",
+    "neutral_symbols",
+    "object_report",
+]
 
 _MAX_FAULTS = 64  # of one kind
 
@@ -38,6 +50,10 @@ def object_report(coff: CoffFile, page_size: int = 0) -> Report:
     with collect_faults(faults, "symbols"):
         size = header.NumberOfSymbols * coff.tables.symbol_size
         coff.view.check(header.PointerToSymbolTable, size, "the symbol table")
+    packs: list[PackEntry] = []
+    with collect_faults(faults, "packs"):
+        if has_pack(coff.view, coff.sections if sections else ()):
+            packs = read_packs(coff.view, lambda: _placed_symbols(coff))
     both = names.IMAGE_SCN_MEM_EXECUTE | names.IMAGE_SCN_MEM_WRITE
     writable_code = bool(sections) and any(one.Characteristics & both == both for one in coff.sections)
     return Report(
@@ -62,7 +78,7 @@ def object_report(coff: CoffFile, page_size: int = 0) -> Report:
         symbols=lambda: neutral_symbols(coff.symbols()),
         dependencies=(),
         hardening=[Hardening("writable_and_executable", writable_code)],
-        packs=(),
+        packs=packs,
         faults=faults,
     )
 
@@ -96,6 +112,22 @@ def import_report(one: ImportObject, page_size: int = 0) -> Report:
         packs=(),
         faults=(),
     )
+
+
+def has_pack(view: View, sections: Iterable[SectionHeader]) -> bool:
+    """Tell whether a section begins with a pack, which is how `emitter.loaders` finds one."""
+    return any(
+        one.file_size > len(MAGIC) and one.PointerToRawData < view.size
+        and view.read_up_to(one.PointerToRawData, len(MAGIC)) == MAGIC
+        for one in sections
+    )  # fmt: skip
+
+
+def _placed_symbols(coff: CoffFile) -> Iterator[PlacedSymbol]:
+    sections = coff.sections
+    for symbol in coff.symbols():
+        if 0 < symbol.SectionNumber <= len(sections):
+            yield sections[symbol.SectionNumber - 1].PointerToRawData + symbol.Value, None, symbol.name
 
 
 def flag_names(flags: int, table: dict[int, str]) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from emitter.inspect import macho_names as names
+from emitter.inspect.packs import read_packs
 from emitter.inspect.report import (
     Dependency,
     Fault,
     Hardening,
     Identity,
+    PackEntry,
     Report,
     Section,
     Segment,
@@ -15,6 +17,7 @@ from emitter.inspect.report import (
     collect_faults,
     page_range,
 )
+from emitter.pack.format import MAGIC
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from emitter.inspect.macho import MachOFile
     from emitter.inspect.macho_records import MachSection, Nlist, SegmentCommand
+    from emitter.inspect.packs import PlacedSymbol
 
 __all__ = ["report"]
 
@@ -55,6 +59,10 @@ def report(macho: MachOFile, page_size: int = 0) -> Report:
     with collect_faults(faults, "symbols"):
         symbol_count = macho.symtab.nsyms if macho.symtab else 0
     _check_ranges(macho, faults)
+    packs: list[PackEntry] = []
+    with collect_faults(faults, "packs"):
+        if _has_pack(macho):
+            packs = read_packs(macho.view, lambda: _placed_symbols(macho))
     return Report(
         where=macho.view.where,
         base=macho.view.base,
@@ -67,7 +75,7 @@ def report(macho: MachOFile, page_size: int = 0) -> Report:
         symbols=lambda: _symbols(macho),
         dependencies=dependencies,
         hardening=_hardening(macho, faults),
-        packs=(),
+        packs=packs,
         faults=faults,
     )
 
@@ -175,6 +183,30 @@ def _symbol(macho: MachOFile, symbol: Nlist, *, two_level: bool) -> Symbol:
         size=symbol.n_value if common else None,
         library=macho.ordinal_name(symbol.n_desc >> 8 & 0xFF) if undefined and two_level else "",
     )
+
+
+def _has_pack(macho: MachOFile) -> bool:
+    """Tell whether a section begins with a pack, which is how `emitter.loaders` finds one."""
+    view = macho.view
+    return any(
+        one.type == names.S_REGULAR and one.size > len(MAGIC) and one.offset < view.size
+        and view.read_up_to(one.offset, len(MAGIC)) == MAGIC
+        for one in macho.sections
+    )  # fmt: skip
+
+
+def _placed_symbols(macho: MachOFile) -> Iterator[PlacedSymbol]:
+    """Yield the symbols of sections, and the exports (all that a stripped library has), with their offsets."""
+    sections = macho.sections
+    for symbol in macho.symbols():
+        if not symbol.stab and symbol.type == names.N_SECT and 0 < symbol.n_sect <= len(sections):
+            section = sections[symbol.n_sect - 1]
+            yield section.offset + symbol.n_value - section.addr, None, symbol.name
+    for export in macho.exports():
+        for segment in macho.segments:
+            base = macho.segments[0].vmaddr
+            if segment.vmaddr <= base + export.address < segment.vmaddr + segment.filesize:
+                yield segment.fileoff + base + export.address - segment.vmaddr, None, export.name
 
 
 def _hardening(macho: MachOFile, faults: list[Fault]) -> list[Hardening]:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PlacedSymbol", "read_packs"]
 
-# (offset in the object file, st_size, name) of a symbol that names data.
-PlacedSymbol = tuple[int, int, str]
+# (offset in the object file, size or None where symbols have none, name) of a symbol that names data.
+PlacedSymbol = tuple[int, "int | None", str]
+_Names = dict[tuple[int, "int | None"], list[str]]
 
 
 def read_packs(view: View, data_symbols: Callable[[], Iterator[PlacedSymbol]] | None = None) -> list[PackEntry]:
@@ -27,14 +28,17 @@ def read_packs(view: View, data_symbols: Callable[[], Iterator[PlacedSymbol]] | 
 
     packs = load(view.buffer()).packs
     spans = [(pack.file_offset, pack.file_offset + pack.size) for pack in packs]
-    names: dict[tuple[int, int], list[str]] = {}
+    names: _Names = {}
     for offset, size, name in data_symbols() if data_symbols else ():
         if any(start <= offset < end for start, end in spans):
             names.setdefault((offset, size), []).append(name)
     return [_entry(pack, names) for pack in packs]
 
 
-def _entry(pack: Pack, names: dict[tuple[int, int], list[str]]) -> PackEntry:
+def _entry(pack: Pack, names: _Names) -> PackEntry:
+    def at(offset: int, size: int) -> list[str]:
+        return [*names.get((offset, size), ()), *names.get((offset, None), ())]
+
     def tensors() -> Iterator[TensorEntry]:
         for tensor in pack.tensors():
             yield TensorEntry(
@@ -47,11 +51,11 @@ def _entry(pack: Pack, names: dict[tuple[int, int], list[str]]) -> PackEntry:
                 crc32c=tensor.crc32c,
                 offset=tensor.file_offset,
                 encoding=tensor.encoding,
-                symbol=_choose(names.get((tensor.file_offset, tensor.nbytes), ()), tensor.name),
+                symbol=_choose(at(tensor.file_offset, tensor.nbytes), tensor.name),
             )
 
-    # `emitter_pack` names the pack of any image; a name of its own says more.
-    symbols = sorted(names.get((pack.file_offset, pack.size), ()), key=lambda name: (name == "emitter_pack", name))
+    # `emitter_pack` names the pack of any image (Mach-O puts a _ before it); a name of its own says more.
+    symbols = sorted(at(pack.file_offset, pack.size), key=lambda name: (name.lstrip("_") == "emitter_pack", name))
     return PackEntry(
         offset=pack.file_offset,
         size=pack.size,
@@ -68,7 +72,7 @@ def _entry(pack: Pack, names: dict[tuple[int, int], list[str]]) -> PackEntry:
     )
 
 
-def _choose(names: list[str] | tuple[()], tensor: str) -> str:
+def _choose(names: list[str], tensor: str) -> str:
     """Return the symbol of a tensor: tensors of equal bytes share a place, and there each has a symbol of its own."""
     wanted = identifier(tensor)
     return min(names, key=lambda name: (not name.endswith(wanted), name), default="")

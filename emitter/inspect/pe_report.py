@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from emitter.errors import FormatError
 from emitter.inspect import pe_names as names
-from emitter.inspect.coff_report import check_tables, flag_names, neutral_section, neutral_symbols
+from emitter.inspect.coff_report import check_tables, flag_names, has_pack, neutral_section, neutral_symbols
+from emitter.inspect.packs import read_packs
 from emitter.inspect.report import (
     Dependency,
     Fault,
     Hardening,
     Identity,
+    PackEntry,
     Report,
     Segment,
     Symbol,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from emitter.inspect.coff_records import SectionHeader
+    from emitter.inspect.packs import PlacedSymbol
     from emitter.inspect.pe import PeFile
 
 __all__ = ["report"]
@@ -53,6 +56,10 @@ def report(pe: PeFile, page_size: int = 0) -> Report:
         directory = pe.export_directory
         symbol_count += directory.NumberOfFunctions if directory is not None else 0
     _check_directories(pe, faults)
+    packs: list[PackEntry] = []
+    with collect_faults(faults, "packs"):
+        if has_pack(pe.view, pe.sections if sections else ()):
+            packs = read_packs(pe.view, lambda: _placed_symbols(pe))
     return Report(
         where=pe.view.where,
         base=pe.view.base,
@@ -65,7 +72,7 @@ def report(pe: PeFile, page_size: int = 0) -> Report:
         symbols=lambda: _symbols(pe),
         dependencies=dependencies,
         hardening=_hardening(pe, faults),
-        packs=(),
+        packs=packs,
         faults=faults,
     )
 
@@ -146,6 +153,13 @@ def _symbols(pe: PeFile) -> Iterator[Symbol]:
                 raise FormatError("too many imports", where=pe.view.where, expected=f"at most {_MAX_IMPORTS}")
             name = symbol.name or f"#{symbol.ordinal}"
             yield Symbol(name, "imports", "", "global", "default", "undefined", None, 0, None, "", dll.name)
+
+
+def _placed_symbols(pe: PeFile) -> Iterator[PlacedSymbol]:
+    for export in pe.exports():
+        offset = None if export.forwarder else pe.rva_to_offset(export.rva)
+        if offset is not None:
+            yield offset, None, export.name
 
 
 def _hardening(pe: PeFile, faults: list[Fault]) -> list[Hardening]:
