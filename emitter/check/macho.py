@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["check_image", "check_object"]
 
 _MAX_LOOKUPS = 1000  # names that are looked up in the trie
+_MAX_WALK = 64 << 10  # bytes of a trie that is walked to every end
 _PAGE = 16384
 
 _OBJECT_FLAGS = 0x2000  # MH_SUBSECTIONS_VIA_SYMBOLS
@@ -68,27 +69,37 @@ def check_image(
         expect(f"number of {name}", len(file.commands.get(command, [])), 1)
     info = reader.unpack("12I", file.commands[LC_DYLD_INFO_ONLY][0], "LC_DYLD_INFO_ONLY")
     expect("what is to be rebased and bound", info[2:10], (0,) * 8)
-    symbols = read_symbols(reader, file)
     require("LC_UUID is written", any(reader.read(file.commands[LC_UUID][0] + 8, 16, "LC_UUID")))
-    check_signature(reader, file)
     trie = Trie(reader, *info[10:])
-    if pack is None or symbol is None or plan.pack_offset is None:
-        return
-    check_pack_at(reader, plan, pack)
-    at = plan.pack_offset - reader.base
-    holder = _pack_section(file, at, pack)
-    expect("size of the pack's section", holder.size, pack.total_size)
-    prefix = target.symbol_prefix
-    for name in (symbol, "emitter_pack"):
-        expect(f"address of {name}", trie.find((prefix + name).encode()), at)
-    size_at = trie.find(f"{prefix}{symbol}_size".encode())
-    expect(f"content of {symbol}_size", reader.unpack("Q", size_at, "size"), (pack.total_size,))
+    at = _check_exports(reader, file, trie)
+    if pack is not None and symbol is not None and plan.pack_offset is not None:
+        check_pack_at(reader, plan, pack)
+        pack_at = plan.pack_offset - reader.base
+        holder = _pack_section(file, pack_at, pack)
+        expect("size of the pack's section", holder.size, pack.total_size)
+        prefix = target.symbol_prefix
+        for name in (symbol, "emitter_pack"):
+            expect(f"address of {name}", at.get((prefix + name).encode()), pack_at)
+        size_at = at.get(f"{prefix}{symbol}_size".encode(), reader.size)  # where there is none, nothing can be read
+        expect(f"content of {symbol}_size", reader.unpack("Q", size_at, "size"), (pack.total_size,))
+        for name_bytes, address in at.items():
+            inside = pack_at <= address <= pack_at + pack.total_size or address == size_at
+            require(f"symbol {text(name_bytes)} lies in the pack", inside)
+    check_signature(reader, file)
+
+
+def _check_exports(reader: Reader, file: MachO, trie: Trie) -> dict[bytes, int]:
+    """Return the addresses of the symbols; the trie must give the same, all of it or a bounded number of lookups."""
+    symbols = read_symbols(reader, file)
+    for name, row in symbols:
+        expect(f"n_type of {text(name)}", row.n_type, 0x0F)  # N_SECT | N_EXT
+    addresses = {name: row.n_value for name, row in symbols}
+    if trie.size <= _MAX_WALK:
+        expect("what the export trie leads to", trie.exports(), addresses)
     for number in range(0, len(symbols), 1 + len(symbols) // _MAX_LOOKUPS):
-        name_bytes, row = symbols[number]
-        expect(f"n_type of {text(name_bytes)}", row.n_type, 0x0F)  # N_SECT | N_EXT
-        expect(f"address of {text(name_bytes)}", trie.find(name_bytes), row.n_value)
-        if row.n_value != size_at:
-            require(f"symbol {text(name_bytes)} lies in the pack", at <= row.n_value <= at + pack.total_size)
+        name, row = symbols[number]
+        expect(f"address of {text(name)} in the export trie", trie.find(name), row.n_value)
+    return addresses
 
 
 def check_object(

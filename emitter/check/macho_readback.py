@@ -170,30 +170,57 @@ class Trie:
 
     def __init__(self, reader: Reader, offset: int, size: int) -> None:
         self._data = reader.read(offset, size, "export trie")
+        self.size = size
 
     def find(self, name: bytes) -> int:
         """Return the address that the trie gives for a name."""
         at, rest = 0, name
         for _ in range(_MAX_TRIE_DEPTH):  # one that runs in a circle ends, too
-            size, start = self._uleb(at)
+            address, edges = self._node(at)
             if not rest:
-                flags, value = self._uleb(start)
-                address, end = self._uleb(value)
-                require(f"the trie has {text(name)}", size > 0)
-                expect(f"(flags, size) of {text(name)} in the trie", (flags, size), (0, end - start))
+                if address is None:
+                    break
                 return address
-            children, at = self._byte(start + size), start + size + 1
-            for _ in range(children):
-                end = self._data.find(b"\0", at)
-                require("an edge of the trie ends", end > at)
-                edge = self._data[at:end]
-                child, at = self._uleb(end + 1)
+            for edge, child in edges:
                 if rest.startswith(edge):
                     at, rest = child, rest[len(edge) :]
                     break
             else:
                 break
         raise difference("export trie", f"an entry for {text(name)}", "none")
+
+    def exports(self) -> dict[bytes, int]:
+        """Return every name that the trie leads to, with its address."""
+        found = {}
+        waiting = [(0, b"")]
+        seen = set()
+        while waiting:
+            at, name = waiting.pop()
+            require(f"one edge leads to node {at} of the export trie", at not in seen)
+            seen.add(at)
+            address, edges = self._node(at)
+            if address is not None:
+                found[name] = address
+            waiting += ((child, name + edge) for edge, child in edges)
+        return found
+
+    def _node(self, at: int) -> tuple[int | None, list[tuple[bytes, int]]]:
+        """Return the address that a node holds, and its edges."""
+        size, start = self._uleb(at)
+        address = None
+        if size:
+            flags, value = self._uleb(start)
+            address, end = self._uleb(value)
+            expect(f"(flags, size) of node {at} of the export trie", (flags, size), (0, end - start))
+        edges = []
+        at = start + size + 1
+        for _ in range(self._byte(start + size)):
+            end = self._data.find(b"\0", at)
+            require("an edge of the export trie ends, and is not empty", end > at)
+            child, next_edge = self._uleb(end + 1)
+            edges.append((self._data[at:end], child))
+            at = next_edge
+        return address, edges
 
     def _byte(self, at: int) -> int:
         if not 0 <= at < len(self._data):

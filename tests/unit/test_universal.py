@@ -51,7 +51,7 @@ def test_lief_and_llvm_read_both_slices(tmp_path: Path) -> None:
         assert lief.MachO.check_layout(binary) == (True, "")
         assert binary.fat_offset % 16384 == 0
         assert bad_pages(path, binary.fat_offset)[1] == []
-    listed = run("llvm-objdump", "--universal-headers", path)
+    listed = run("llvm-objdump", "--macho", "--universal-headers", path)
     assert listed.count("align 2^14 (16384)") == 2
 
 
