@@ -4,6 +4,20 @@ Gives read-only arrays over the file's own bytes. Needs numpy alone, and that on
 """
 
 from emitter.loaders._library import Library, Pack, load
+from emitter.loaders._modules import Alternative, Module
+from emitter.loaders._registry import ModuleSource, ModuleTree, Registry, module_loader, module_upgrade
 from emitter.loaders._tensor import Tensor
 
-__all__ = ["Library", "Pack", "Tensor", "load"]
+__all__ = [
+    "Alternative",
+    "Library",
+    "Module",
+    "ModuleSource",
+    "ModuleTree",
+    "Pack",
+    "Registry",
+    "Tensor",
+    "load",
+    "module_loader",
+    "module_upgrade",
+]

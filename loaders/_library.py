@@ -11,12 +11,13 @@ from emitter.loaders._containers import find
 from emitter.loaders._memory import map_file, view_buffer
 from emitter.loaders._modules import Module, modules_of
 from emitter.loaders._pack import Index
+from emitter.loaders._registry import DEFAULT, ModuleTree, Registry
 from emitter.loaders._tensor import Tensor, check_crc
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from numpy.typing import NDArray
@@ -97,6 +98,14 @@ class _Tensors(ABC):
         """The modules: the root first, each before what it imports; empty if there are none."""
         pack = self._pack()
         return list(modules_of(pack.index, pack.base))
+
+    def build_modules(self, place: Mapping[str, str] | None = None, *, registry: Registry | None = None) -> ModuleTree:
+        """Return the tree of modules, each built by its registered loader when it is first asked for.
+
+        `place` gives the values of keys that alternatives have conditions on, such as `{"sm": "87"}`. `registry` None
+        means the one that `emitter.loaders.module_loader` registers in.
+        """
+        return ModuleTree(self.modules, place or {}, registry or DEFAULT)
 
     def module(self, name: str) -> Module:
         """Return the module called `name`; raise LoadError if there is none."""
