@@ -245,47 +245,54 @@ def _check_pages(view: View, directory: CodeDirectory) -> list[SignatureFault]:
         faults.append(SignatureFault("the file ends before codeLimit", hex(directory.codeLimit), hex(view.size)))
     if not count:
         return faults
-    bad = 0
-    for number, (expected, actual) in enumerate(_hash_pairs(view, directory, page, count, limit)):
+    bad, size = 0, directory.hashSize
+    for first, expected, actual in _hashes(view, directory, page, count, limit):
         if expected == actual:
             continue
-        bad += 1
-        last = faults[-1] if faults else None
-        if last is not None and last.last_page == number - 1 >= 0:
-            faults[-1] = last._replace(
-                what=f"pages {last.first_page} to {number} do not match their hashes", last_page=number
-            )
-        elif len(faults) < _MAX_FAULTS:
-            what = f"page {number} (offset {number * page:#x}) does not match its hash"
-            faults.append(SignatureFault(what, expected.hex(), actual.hex(), number, number))
+        for at in range(0, len(expected), size):
+            if expected[at : at + size] == actual[at : at + size]:
+                continue
+            bad += 1
+            number = first + at // size
+            last = faults[-1] if faults else None
+            if last is not None and last.last_page == number - 1 >= 0:
+                what = f"pages {last.first_page} to {number} do not match their hashes"
+                faults[-1] = last._replace(what=what, last_page=number)
+            elif len(faults) < _MAX_FAULTS:
+                what = f"page {number} (offset {number * page:#x}) does not match its hash"
+                hashes = expected[at : at + size].hex(), actual[at : at + size].hex()
+                faults.append(SignatureFault(what, *hashes, number, number))
     if len(faults) == _MAX_FAULTS:
         faults.append(SignatureFault("more pages do not match", "none", f"{bad} in all"))
     return faults
 
 
-def _hash_pairs(
+def _hashes(
     view: View, directory: CodeDirectory, page: int, count: int, limit: int
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (hash in the signature, hash of the page) of `count` pages."""
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (number of the first page, hashes in the signature, hashes of the pages) of some pages at a time."""
     size = directory.hashSize
     at = directory.offset + directory.hashOffset
     if not directory.pageSize:  # one hash over everything
-        yield view.read(at, size, "a hash"), _hash(directory, view.chunks(0, limit, "the code"))
+        yield 0, view.read(at, size, "a hash"), _hash(directory, view.chunks(0, limit, "the code"))
         return
     import hashlib
 
-    name = _HASHES[directory.hashType][0]
-    new = getattr(hashlib, name)
+    new = getattr(hashlib, _HASHES[directory.hashType][0])
     per_step = _STEP // page
+    zeros = bytes(per_step * page)
+    of_zeros = new(zeros[:page]).digest()[:size]
     for first in range(0, count, per_step):
         now = min(per_step, count - first)
         start = first * page
-        pages = memoryview(view.read(start, min(now * page, limit - start), "the code"))
+        data = view.read(start, min(now * page, limit - start), "the code")
         hashes = view.read(at + first * size, now * size, "the hashes")
-        for number in range(now):
-            # S324 is about passwords: SHA-1 is what old signatures are made of.
-            digest = new(pages[number * page : (number + 1) * page]).digest()
-            yield hashes[number * size : (number + 1) * size], digest[:size]
+        if data == zeros:  # a hole of a sparse file, or padding
+            yield first, hashes, of_zeros * now
+            continue
+        pages = memoryview(data)
+        digests = [new(pages[low : low + page]).digest()[:size] for low in range(0, now * page, page)]
+        yield first, hashes, b"".join(digests)
 
 
 def _hash(directory: CodeDirectory, chunks: Iterator[bytes]) -> bytes:
