@@ -261,6 +261,13 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
             actual=suffix or "none",
             hint="add --emit",
         )
+    if (said or choice) == "archive" and target.implib_suffix and path.endswith(target.implib_suffix):
+        raise UsageError(
+            "the suffix is that of an import library",
+            where=path,
+            expected=f"such as {_split_suffix(path[: -len(target.implib_suffix)])[0]}{target.archive_suffix}",
+            hint="or write the DLL, and this file beside it with --implib",
+        )
     if said is not None and choice is not None and said != choice:
         raise UsageError(
             "--emit contradicts the suffix", where=path, expected=f"--emit {said}", actual=f"--emit {choice}"

@@ -31,6 +31,8 @@ _IMPORT_OBJECT_NAME_NO_PREFIX = 2  # or without the `_` that C puts before it on
 # "The address of this, relative to the image": the relocation of each machine.
 _ADDR32NB = {0x14C: 7, 0x8664: 3, 0xAA64: 2}
 
+_CHARACTERISTICS = {0x14C: 0x100}  # IMAGE_FILE_32BIT_MACHINE
+
 _DATA = coff.IMAGE_SCN_CNT_INITIALIZED_DATA | coff.IMAGE_SCN_MEM_READ | coff.IMAGE_SCN_MEM_WRITE
 
 _DIRECTORY_ENTRY_SIZE = 20
@@ -171,7 +173,13 @@ def _object(
         coff.symbol(strings.symbol_name(name), 0, number, *(storage_class or (coff.IMAGE_SYM_CLASS_EXTERNAL,)))
         for name, number, *storage_class in symbols
     )
-    header = coff.file_header(machine, len(sections), pointer_to_symbol_table=position, number_of_symbols=len(symbols))
+    header = coff.file_header(
+        machine,
+        len(sections),
+        pointer_to_symbol_table=position,
+        number_of_symbols=len(symbols),
+        characteristics=_CHARACTERISTICS.get(machine, 0),
+    )
     return header + headers + bodies + table + strings.data()
 
 

@@ -8,6 +8,9 @@ import pytest
 
 from cross.table import find, skip_reason
 from tests.run.device import Device, Model, write_model
+from tests.windows import wine
+
+__all__ = ["device_for", "model", "other_model", "wine"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
