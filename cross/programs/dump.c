@@ -4,11 +4,13 @@
  *     cc -D_GNU_SOURCE -I "$(emitter --include-dir)" dump.c -o dump -ldl
  *     ./dump [--global | --stats] ./libresnet18.so ...
  *
- * With --global their symbols are also put where every later library looks first. With --stats it prints what
- * `emitter inspect --tensors --stats` prints of the same files on the host, line for line. */
+ * With --global their symbols are also put where every later library looks first; Windows knows no such place. With --stats it
+ * prints what `emitter inspect --tensors --stats` prints of the same files on the host, line for line. */
 
 #define EMITTER_LIBRARY
 #include "print.h"
+
+#include "arguments.h"
 #include "stats.h"
 
 #include <stdlib.h>
@@ -20,12 +22,16 @@ int main(int argc, char **argv)
     emitter_library *libraries = (emitter_library *)calloc((size_t)argc, sizeof *libraries);
     if (libraries == NULL)
         return 2;
+    argv = utf8_arguments(argc, argv);
+#ifndef _WIN32
     if (argc > 1 && strcmp(argv[1], "--global") == 0) {
         first = 2;
         for (i = first; i < argc; i++)
             if (dlopen(argv[i], RTLD_NOW | RTLD_GLOBAL) == NULL)
                 fprintf(stderr, "error: %s\n", dlerror());
-    } else if (argc > 1 && strcmp(argv[1], "--stats") == 0) {
+    }
+#endif
+    if (argc > 1 && strcmp(argv[1], "--stats") == 0) {
         first = 2;
         stats = 1;
     }

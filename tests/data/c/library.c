@@ -5,10 +5,13 @@
 #define EMITTER_LIBRARY
 #include "emitter.h"
 
+#include "../../../cross/programs/arguments.h"
+
 int main(int argc, char **argv)
 {
     emitter_library libraries[16];
     int i, count = 0;
+    argv = utf8_arguments(argc, argv);
     for (i = 1; i < argc && count < 16; i++) {
         char message[512] = "none";
         emitter_reader reader;
