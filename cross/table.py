@@ -252,6 +252,11 @@ JUDGES: tuple[tuple[str, str], ...] = (
     ("lld-link", "lld"),
     ("llvm-strip", "llvm"),
     ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
+    ("x86_64-w64-mingw32-g++", "g++-mingw-w64-x86-64"),
+    ("i686-w64-mingw32-gcc", "gcc-mingw-w64-i686"),
+    ("wine64", "wine64"),  # in /usr/lib/wine, not on the path
+    ("openssl", "openssl"),
+    ("osslsigncode", "osslsigncode"),
     ("mold", "mold"),
     ("ld", "binutils"),
     ("eu-elflint", "elfutils"),
