@@ -43,11 +43,10 @@ def verify_options(parser: argparse.ArgumentParser) -> None:
 
 def run_verify(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Verify, give the report to `write`, which takes text for standard output, and return the exit status."""
+    import emitter.verify.rules  # noqa: F401 - it fills the table of rules, which --rule looks into
     from emitter.verify.engine import Options, verify_paths
     from emitter.verify.output import FORMATS
     from emitter.verify.settings import check_page_size, parse_size
-
-    import emitter.verify.rules  # noqa: F401, I001 - it fills the table of rules, which --rule looks into
 
     chosen = options.format or ("json" if options.json else "text")
     if options.json and chosen != "json":

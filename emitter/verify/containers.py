@@ -267,7 +267,7 @@ def _unpacked(
 
 
 def _tar(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:
-    """A tar archive as it is: its members are windows."""
+    """Yield the members of a tar archive as windows."""
     import tarfile
 
     del budget
@@ -303,7 +303,7 @@ class _Counting(io.RawIOBase):
 def _tar_compressed(
     kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]
 ) -> Iterator[Item]:
-    """A compressed tar archive, read once from front to end."""
+    """Yield the members of a compressed tar archive, which is read once from front to end."""
     import tarfile
 
     opener = next(opener for name, _, opener in _COMPRESSIONS if name == kind)
@@ -323,7 +323,8 @@ def _tar_compressed(
 
 
 def _deb(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:
-    """A Debian package: an archive of three members, of which data.tar holds the files (deb(5))."""
+    """Yield the files of a Debian package: an archive of three members, of which data.tar holds them (deb(5))."""
+    del kind
     position = len(_AR)
     while position + 60 <= view.size:
         header = view.read(position, 60, "a member header")

@@ -29,7 +29,7 @@ _SUFFIXES = {".fatbin": "fatbin", ".ptx": "ptx"}
 
 
 class FatbinEntry(NamedTuple):
-    """A program in a fatbin: `offset` of its header in the fatbin, `size` of what follows that; `arch` is the sm number."""
+    """A program in a fatbin: `offset` of its header there, `size` of what follows that; `arch` is the sm number."""
 
     offset: int
     kind: int

@@ -1,4 +1,4 @@
-"""Verifies: finds the artefacts that paths stand for, asks every rule that applies to each, and sorts what they found."""
+"""Verifies: finds the artefacts that paths stand for, asks each the rules that apply, and sorts what they found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emitter.verify.profile import DEFAULT, load_profile
 from emitter.verify.settings import Settings, find_settings, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from emitter.inspect.report import Artefact, Fault
     from emitter.inspect.view import View
@@ -310,7 +310,7 @@ class _Run:
         item: Item,
         artefact: Artefact,
         format: str,
-        members: Sequence[MemberFacts],  # noqa: A002
+        members: Sequence[MemberFacts],
     ) -> Check:
         reader = artefact.reader
         if reader is None:
@@ -465,6 +465,8 @@ def _applies(rule: Rule, check: Check) -> bool:
 
 
 def _faults(check: Check) -> Sequence[Fault]:
+    if check.reader.container:
+        return ()
     try:
         return check.report.faults
     except EmitterError:

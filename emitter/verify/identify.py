@@ -1,4 +1,4 @@
-"""What a file is: its format and kind, the target that it says it is for, and the pages that it must be loadable with."""
+"""What a file is: its format and kind, the target that it says it is for, and the pages that it must load with."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""The rules, by field. Importing this package fills `emitter.verify.model.RULES`, in the order in which they are asked."""
+"""The rules, by field. Importing this package fills `emitter.verify.model.RULES`, in the order of asking."""
 
 from emitter.verify.rules import (  # noqa: F401 - each enters its rules
-    structure,
-    identity,
     abi,
-    segments,
-    stack,
-    dynamic,
+    archive,
     dependencies,
-    symbols,
+    device,
+    dynamic,
+    hardening,
+    identity,
+    leaks,
+    package,
     payload,
     reach,
-    hardening,
-    leaks,
-    archive,
-    device,
-    package,
+    segments,
+    stack,
+    structure,
+    symbols,
 )  # isort: skip
 
 __all__: list[str] = []

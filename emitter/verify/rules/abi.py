@@ -1,4 +1,4 @@
-"""Calling conventions and instruction sets: what e_flags, build attributes and properties say, and whether they agree."""
+"""Calling conventions and instruction sets: what e_flags, attributes and properties say, and whether they agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARM_EABI, _ARM_SOFT, _ARM_HARD = 0xFF000000, 0x200, 0x400
 # Build attributes of Arm (Addenda to the ABI, 3.3.5 and 3.3.6).
 _CPU_ARCH = 6
 _VFP_ARGS = {0: "base (soft) registers", 1: "VFP registers", 2: "a convention of its own", 3: "either"}
-# What FP_arch contains: 2 is VFPv2, 3 and 4 VFPv3 with 32 and 16 registers, 5 and 6 the same of VFPv4, 7 and 8 of Armv8.
+# What FP_arch contains: 2 is VFPv2, 3 and 4 VFPv3 with 32 and 16 registers, 5 and 6 those of VFPv4, 7 and 8 of Armv8.
 _FP_CONTAINS = {
     0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 2, 3, 4}, 4: {0, 1, 2, 4}, 5: {0, 1, 2, 3, 4, 5, 6},
     6: {0, 1, 2, 4, 6}, 7: {0, 1, 2, 3, 4, 5, 6, 7, 8}, 8: {0, 1, 2, 4, 6, 8},
@@ -67,7 +67,7 @@ def number(check: Check, name: str) -> int:
     "elf-float-abi",
     "The calling convention in e_flags is not the target's",
     why="a linker refuses to mix it with the platform's libraries, or arguments are passed in the wrong registers",
-    fix="build it with the target's ABI (-mabi=lp64d, -mfloat-abi=hard); a generated object needs the ABI's features too",
+    fix="build it with the target's ABI (-mabi=lp64d, -mfloat-abi=hard); generated objects need its features too",
     needs=("target",),
 )
 def float_abi(check: Check) -> Iterator[Found]:
@@ -133,15 +133,11 @@ def parse_isa(text: str) -> set[str]:
     match = re.match(r"rv\d+", text.lower())
     rest = text.lower()[match.end() :] if match else text.lower()
     for part in rest.split("_"):
-        left = part
-        while left:
-            # One letter or a name of several, which begins with s, x or z; then its version.
-            item = re.match(r"([sxz][a-z]+(?:\d+[a-z]+)*|[a-z])(\d+(?:p\d+)?)?", left)
-            if item is None:
-                return found
-            name = item[1]
+        if part[:1] in {"s", "x", "z"}:
+            found.add(re.sub(r"\d+p\d+$", "", part))  # zicsr2p0, zve32f1p0
+            continue
+        for name in re.findall(r"([a-z])(?:\d+(?:p\d+)?)?", part):
             found |= set("imafd") | {"zicsr", "zifencei"} if name == "g" else {name}
-            left = left[item.end() :]
     return found
 
 
@@ -153,7 +149,7 @@ def _extension(check: Check, name: str) -> bool:
 @rule(
     "elf-flags-attributes",
     "e_flags and the build attributes contradict each other",
-    why="linkers believe e_flags, the code follows the attributes: it links without a word, and floats are passed wrongly",
+    why="linkers believe e_flags, the code follows the attributes: it links silently, and passes floats wrongly",
     fix="compile with an ABI and features that fit (lp64d needs +f,+d): the ABI name alone changes only the flags",
 )
 def flags_attributes(check: Check) -> Iterator[Found]:

@@ -15,7 +15,8 @@ _LINKED = ("library", "executable")
 
 # Folders of people and of builds, which no device has.
 BUILD_FOLDERS = (
-    "/home/", "/root/", "/tmp/", "/var/tmp/", "/build/", "/builds/", "/builddir/", "/buildd/", "/workspace/",
+    "/home/", "/root/", "/tmp/", "/var/tmp/",  # noqa: S108 - they are looked for, not written to
+    "/build/", "/builds/", "/builddir/", "/buildd/", "/workspace/",
     "/Users/", "/github/", "/__w/", "/var/lib/jenkins/", "/mnt/", "/media/", "/private/", "/nix/store/",
 )  # fmt: skip
 _STANDARD = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
@@ -163,15 +164,16 @@ def symbol_version(check: Check) -> Iterator[Found]:
 # Functions whose types depend on _TIME_BITS or _FILE_OFFSET_BITS, and whose wide forms have other names (glibc).
 _NARROW = frozenset(
     """
-    time gettimeofday settimeofday clock_gettime clock_settime clock_getres clock_nanosleep nanosleep mktime localtime
-    localtime_r gmtime gmtime_r ctime ctime_r difftime timegm stime ftime adjtime adjtimex utime utimes utimensat futimens
-    futimes lutimes stat lstat fstat fstatat __xstat __lxstat __fxstat __fxstatat select pselect ppoll poll_time
-    sem_timedwait pthread_mutex_timedlock pthread_cond_timedwait pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock
-    timer_settime timer_gettime timerfd_settime timerfd_gettime setitimer getitimer getrusage wait3 wait4 recvmmsg mq_timedsend
-    mq_timedreceive semtimedop sigtimedwait fopen freopen lseek fseeko ftello open openat creat mmap truncate ftruncate
-    readdir readdir_r scandir alphasort pread pwrite preadv pwritev lockf sendfile fallocate posix_fallocate posix_fadvise
-    statfs fstatfs statvfs fstatvfs mkstemp tmpfile glob globfree ftw nftw getrlimit setrlimit fgetpos fsetpos
-    """.split()
+    time gettimeofday settimeofday clock_gettime clock_settime clock_getres clock_nanosleep nanosleep mktime
+    localtime localtime_r gmtime gmtime_r ctime ctime_r difftime timegm stime ftime adjtime adjtimex utime
+    utimes utimensat futimens futimes lutimes stat lstat fstat fstatat __xstat __lxstat __fxstat __fxstatat
+    select pselect ppoll sem_timedwait pthread_mutex_timedlock pthread_cond_timedwait pthread_rwlock_timedrdlock
+    pthread_rwlock_timedwrlock timer_settime timer_gettime timerfd_settime timerfd_gettime setitimer getitimer
+    getrusage wait3 wait4 recvmmsg mq_timedsend mq_timedreceive semtimedop sigtimedwait fopen freopen lseek
+    fseeko ftello open openat creat mmap truncate ftruncate readdir readdir_r scandir alphasort pread pwrite
+    preadv pwritev lockf sendfile fallocate posix_fallocate posix_fadvise statfs fstatfs statvfs fstatvfs
+    mkstemp tmpfile glob globfree ftw nftw getrlimit setrlimit fgetpos fsetpos
+    """.split()  # noqa: SIM905 - a list of words reads better
 )
 
 

@@ -114,7 +114,7 @@ def hash_style(check: Check) -> Iterator[Found]:
 @rule(
     "elf-bind-now",
     "Symbols are bound when they are first used",
-    why="the table of addresses stays writable, so that one overwritten entry diverts a call; a missing symbol shows late",
+    why="the table of addresses stays writable: one overwritten entry diverts a call; a missing symbol shows late",
     fix="link with -Wl,-z,now",
     kinds=_LINKED,
     needs=("bind-now",),

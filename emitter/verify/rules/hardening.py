@@ -60,7 +60,7 @@ def _words(pr_type: int, bits: int) -> str:
     "Code was compiled for branch protection, and the file does not say so",
     severity="warning",
     why="one object without the property switched the protection off for the whole file, without a word",
-    fix="link with -z force-bti (or -z cet-report=error) to find the object; data need the property too, as emitter's have it",
+    fix="link with -z force-bti or -z cet-report=error to find the object; data need the property too",
     kinds=_LINKED,
 )
 def branch_protection_lost(check: Check) -> Iterator[Found]:

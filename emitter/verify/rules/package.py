@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from emitter.records import TYPE_CHECKING
 from emitter.verify.model import Found, rule
@@ -34,7 +35,7 @@ def _container(check: Check, *kinds: str) -> Container | None:
 
 def _android_abi(container: Container) -> str | None:
     parts = container.member.split("/")
-    for folder, abi in zip(parts, parts[1:], strict=False):
+    for folder, abi in pairwise(parts):
         if folder in {"lib", "jni"}:
             return abi
     return None

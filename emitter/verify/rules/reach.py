@@ -30,8 +30,8 @@ _LOOK_AHEAD = 6  # instructions between the two of a pair
 @rule(
     "elf-code-reach",
     "An instruction points away from the data that it means",
-    why="the linker cut the distance to the bits of the instruction, without a word: the code reads or writes elsewhere",
-    fix="link with a linker that checks (GNU ld, lld), and move the large data: emitter --large-data, a library of its own",
+    why="the linker cut the distance to the bits of the instruction, silently: the code reads or writes elsewhere",
+    fix="link with one that checks (GNU ld, lld), and move the large data: emitter --large-data, or its own library",
     kinds=("library", "executable"),
 )
 def code_reach(check: Check) -> Iterator[Found]:

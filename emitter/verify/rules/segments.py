@@ -53,7 +53,7 @@ def load_congruent(check: Check) -> Iterator[Found]:
     "elf-load-alignment",
     "A segment is aligned to less than the largest page of the platform",
     why="kernels with larger pages cannot map it: dlopen fails, or the program does not start",
-    fix="link with -Wl,-z,max-page-size=N; a tool that added the segment later (patchelf --page-size N) must know N too",
+    fix="link with -Wl,-z,max-page-size=N; a tool that adds segments (patchelf --page-size N) must know N too",
     kinds=_LINKED,
 )
 def load_alignment(check: Check) -> Iterator[Found]:
@@ -71,7 +71,7 @@ def load_alignment(check: Check) -> Iterator[Found]:
     "elf-load-alignment-mixed",
     "The segments of a file are aligned differently",
     severity="warning",
-    why="a tool added a segment after the link with a page size of its own, and the smallest one decides where it loads",
+    why="a tool added a segment after the link, with a page size of its own; the smallest decides where it loads",
     fix="give the tool the page size of the link (patchelf --page-size), or do what it did when linking",
     kinds=_LINKED,
 )

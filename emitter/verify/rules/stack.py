@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _WHY = "glibc 2.41 refuses to load it, older ones make the stack of the whole process executable, SELinux refuses both"
 
-# The ABIs of these machines have stacks without execution, and their compilers write no note: PowerPC 64, MIPS, PA-RISC,
-# SPARC, Alpha, IA-64.
+# The ABIs of these machines have stacks without execution, and their compilers write no note: PowerPC 64, MIPS,
+# PA-RISC, SPARC, Alpha, IA-64.
 _NO_NOTE = frozenset({EM_PPC64, 8, 15, 2, 18, 43, 50, 0x9026})
 
 # Linkers give programs of these machines a stack without execution, whatever the objects say.
@@ -67,8 +67,8 @@ def gnu_stack_executable(check: Check) -> Iterator[Found]:
 @rule(
     "elf-object-gnu-stack",
     "An object has no section .note.GNU-stack, or asks for an executable stack in it",
-    why="one such object gives the library or program that links it an executable stack, without a word from lld and mold",
-    fix='add .section .note.GNU-stack,"",@progbits to the assembler file, or make the object with a tool that writes it',
+    why="one such object gives whatever links it an executable stack; lld and mold say nothing",
+    fix='add .section .note.GNU-stack,"",@progbits to the assembler file, or let emitter make the object',
     kinds=("object",),
 )
 def object_gnu_stack(check: Check) -> Iterator[Found]:

@@ -43,7 +43,7 @@ _MARKS = frozenset(
     __fini_array_start __fini_array_end __preinit_array_start __preinit_array_end __global_pointer$ __SDATA_BEGIN__
     __DATA_BEGIN__ __BSS_END__ _IO_stdin_used __libc_single_threaded __exidx_start __exidx_end __rela_iplt_start
     __rela_iplt_end __rel_iplt_start __rel_iplt_end
-    """.split()
+    """.split()  # noqa: SIM905 - a list of words reads better
 )
 
 
@@ -76,7 +76,7 @@ def _data(check: Check) -> Iterator[tuple[Sym, Shdr]]:
 @rule(
     "elf-data-symbol",
     "A symbol of data has no type or no size",
-    why="nobody can tell how many bytes it stands for: copy relocations and dlsym users get none, Android's tools skip it",
+    why="nobody can tell how many bytes it stands for: copy relocations get none, and Android's tools skip it",
     fix="declare .type NAME, %object and .size NAME; objects of ld -b binary have neither, emitter's have both",
     kinds=("object", "library"),
 )
@@ -99,7 +99,7 @@ def data_symbol(check: Check) -> Iterator[Found]:
 @rule(
     "elf-data-alignment",
     "Data lie in a section that promises no alignment",
-    why="a byte before it in the link moves it to any address: SIGBUS on Cortex-M and Armv5, slow or refused loads elsewhere",
+    why="a byte before it in the link moves it anywhere: SIGBUS on Cortex-M and Armv5, slow loads elsewhere",
     fix="align the section (.balign 64, objcopy --set-section-alignment .data=64), or let emitter make the object",
     kinds=("object",),
 )
@@ -200,7 +200,7 @@ _LARGE_NAMES = (".lrodata", ".ldata", ".lbss")
 @rule(
     "elf-large-data",
     "Data beyond the reach of code are not marked as such, or near data are",
-    why='the program that links it fails with "relocation truncated to fit", even in start-up code that never uses the data',
+    why='linking it fails with "relocation truncated to fit", even in start-up code that never uses the data',
     fix="put them into .lrodata with the flag l (emitter: --large-data always), and what is small into .rodata",
     kinds=("object", "library", "executable"),
 )
@@ -227,7 +227,7 @@ _RESERVED = frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if inline int long register
     restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
-    """.split()
+    """.split()  # noqa: SIM905 - a list of words reads better
 )
 
 
