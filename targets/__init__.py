@@ -16,7 +16,7 @@ from emitter.targets import _names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emitter.targets._base import Target
+    from emitter.targets._base import MachO, Target
 
 __all__ = ["Resolved", "describe_all", "load", "names", "resolve", "stub"]
 
@@ -28,7 +28,8 @@ STUBS = os.path.join(os.path.dirname(__file__), "stubs")
 class Resolved(NamedTuple):
     """A target, the name that was typed for it, and the version that the name carried.
 
-    `version` is of the kind that `target.version_kind` says: a C library's (`2.31`), or an Android API level (`24`).
+    `version` is of the kind that `target.version_kind` says: a C library's (`2.31`), an Android API level (`24`), or a
+    system's (`13.0`), which is then `target.macho.minos`, too.
     """
 
     target: Target
@@ -65,6 +66,8 @@ def resolve(name: str) -> Resolved:
     target = load(canonical)
     if version is not None:
         _check_version(target, name, version)
+        if target.macho is not None:
+            target = _with_minos(target, target.macho, name, version)
     return Resolved(target, name.strip(), version)
 
 
@@ -99,11 +102,30 @@ def _check_version(target: Target, typed: str, version: str) -> None:
     oldest = target.oldest_version
     if oldest is not None and _as_numbers(version) < _as_numbers(oldest):
         raise TargetError(
-            f"the {target.version_kind} version is older than the first for this CPU",
+            f"the {target.version_kind} version is older than the first that this target is for",
             where=f"target {shown(typed)}",
             expected=f"{oldest} or later",
             actual=version,
         )
+
+
+def _with_minos(target: Target, macho: MachO, typed: str, version: str) -> Target:
+    """Return `target` for systems from `version` on, of which LC_BUILD_VERSION holds 16, 8 and 8 bits."""
+    numbers = (*_as_numbers(version), 0)
+    if len(numbers) > 4 or numbers[0] >= 1 << 16 or max(numbers[1:]) >= 1 << 8:
+        raise TargetError(
+            "the version does not fit LC_BUILD_VERSION",
+            where=f"target {shown(typed)}",
+            expected="at most 65535.255.255",
+            actual=version,
+        )
+    major, minor, patch, *_ = (*numbers, 0, 0)
+    minos = f"{major}.{minor}.{patch}" if patch else f"{major}.{minor}"
+    sdk = max(minos, macho.sdk, key=_as_numbers)
+    return target._replace(
+        llvm_triple=target.llvm_triple.replace(f"{macho.minos}.0", f"{major}.{minor}.{patch}"),
+        macho=macho._replace(minos=minos, sdk=sdk),
+    )
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:

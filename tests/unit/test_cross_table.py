@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from cross.table import (
@@ -18,7 +20,6 @@ from cross.table import (
     skip_reason,
 )
 from emitter import targets
-
 
 ELF = [target.name for target in targets.describe_all() if target.object_format == "elf"]
 
@@ -48,7 +49,7 @@ def test_board_is_consistent(board: Board) -> None:
     assert board.tool("nm") == board.c.replace("gcc", "nm")
     assert board.runner("x.pack")[-2:] == [f"loader,file=x.pack,addr={board.pack:#x},force-raw=on", "-kernel"]
     areas = sorted((board.flash, board.ram, board.weights, (board.pack, 1)))
-    assert all(origin + size <= after for (origin, size), (after, _) in zip(areas, areas[1:], strict=False))
+    assert all(origin + size <= after for (origin, size), (after, _) in pairwise(areas))
 
 
 @pytest.mark.parametrize("toolchain", TOOLCHAINS, ids=lambda toolchain: toolchain.name)
