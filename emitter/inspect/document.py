@@ -79,7 +79,7 @@ def _object(artefact: Artefact, report: Report | None, depth: int | None) -> dic
     return document | {
         "identity": identity | {"flag_names": list(report.identity.flag_names)},
         "page_size": report.page_size,
-        "hardening": {entry.name: entry.value for entry in report.hardening},
+        "hardening": [entry._asdict() for entry in report.hardening],
         "dependencies": [entry._asdict() for entry in report.dependencies],
         "segments": [entry._asdict() for entry in report.segments],
         "sections": (entry._asdict() for entry in report.sections),

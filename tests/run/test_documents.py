@@ -61,7 +61,7 @@ def run_blocks(document: str, folder: Path) -> int:
     return len(blocks)
 
 
-@pytest.mark.parametrize(("document", "least"), [("guide.md", 35), ("python.md", 4), ("symbols.md", 6)])
+@pytest.mark.parametrize(("document", "least"), [("guide.md", 35), ("inspect.md", 11), ("python.md", 4), ("symbols.md", 6)])
 def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
     require(*TOOLS)
     assert run_blocks(f"docs/{document}", tmp_path) >= least
@@ -116,7 +116,7 @@ def test_the_python_reference_has_every_option_field_and_error() -> None:
     assert first_cells(options) == list(Options._fields)
     artefact = text.split("`emitter.Artefact` is")[1].split("`to_json()`")[0]
     assert first_cells(artefact) == list(Artefact._fields)
-    classes = {name for name in errors.__all__ if name not in ("EmitterError", "shown")}
+    classes = {name for name in errors.__all__ if name not in ("EmitterError", "printable", "shown")}
     assert set(first_cells(text.split("## Errors")[1])) == classes
 
 
@@ -151,6 +151,12 @@ DOCUMENTS = {
         "truncate -s 3G b && emitter plan --json raw:b -o b.o --target x86_64-linux-gnu",
         "emitter plan --json raw:b -o b.dll --target x86_64-windows-msvc || test $? = 2",
     ],
+    "inspect": [
+        "emitter a.npy -o a.so --target arm64 && emitter inspect --json --sizes --depth 1 a.so",
+        "emitter inspect --json --sizes --depth 1 $(readlink -f $(command -v bash))",
+        "head -c 1000 a.so > cut.so && (emitter inspect --json cut.so || test $? = 1)",
+    ],
+    "tensors": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json --tensors --stats --hex a.so"],
     "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
     "header": ["emitter header --json -o emitter.h"],
     "error": ["emitter --json nobody.npy -o a.o || test $? = 2"],
