@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 __all__ = [
     "COFF_MAX_FILE_SIZE",
     "ELF32_MAX_FILE_SIZE",
+    "FORMAT_LIMITS",
+    "LINKER_NAMES",
     "MACHO_MAX_FILE_SIZE",
     "MAX_MEMBER_SIZE",
+    "MEASURED_LINKS",
     "PE_MAX_IMAGE_SIZE",
+    "FormatLimit",
     "Limit",
     "Linker",
     "exceeded",
@@ -47,19 +51,27 @@ class Limit(NamedTuple):
     what: str
 
 
-class _Row(NamedTuple):
+class FormatLimit(NamedTuple):
+    """A limit of an object format: for which outputs, and for which width of pointers (None: all)."""
+
     object_format: ObjectFormat
     formats: tuple[Format, ...]
-    pointer_width: int | None  # None: all
+    pointer_width: int | None
     limit: Limit
 
 
-_ROWS = (
-    _Row("elf", ("object", "archive", "library"), 32, Limit(ELF32_MAX_FILE_SIZE, "ELF files of the 32-bit class")),
-    _Row("elf", ("archive",), None, Limit(MAX_MEMBER_SIZE, "a member of an archive")),
-    _Row("macho", ("object", "archive", "library"), None, Limit(MACHO_MAX_FILE_SIZE, "Mach-O files: 32-bit offsets")),
-    _Row("coff", ("object", "archive"), None, Limit(COFF_MAX_FILE_SIZE, "COFF objects and archives: 32-bit offsets")),
-    _Row("coff", ("library",), None, Limit(PE_MAX_IMAGE_SIZE, "PE images: 2 GiB, as Microsoft documents it")),
+FORMAT_LIMITS = (
+    FormatLimit(
+        "elf", ("object", "archive", "library"), 32, Limit(ELF32_MAX_FILE_SIZE, "ELF files of the 32-bit class")
+    ),
+    FormatLimit("elf", ("archive",), None, Limit(MAX_MEMBER_SIZE, "a member of an archive")),
+    FormatLimit(
+        "macho", ("object", "archive", "library"), None, Limit(MACHO_MAX_FILE_SIZE, "Mach-O files: 32-bit offsets")
+    ),
+    FormatLimit(
+        "coff", ("object", "archive"), None, Limit(COFF_MAX_FILE_SIZE, "COFF objects and archives: 32-bit offsets")
+    ),
+    FormatLimit("coff", ("library",), None, Limit(PE_MAX_IMAGE_SIZE, "PE images: 2 GiB, as Microsoft documents it")),
 )
 
 
@@ -71,51 +83,28 @@ class Linker(NamedTuple):
     says: str
 
 
-# Where the payload stands -> what was measured: docs/large-data.md says with what. By e_machine, as the psABIs number.
 _REFUSED = "refuses: relocations out of range"
 _NO_SCRIPT = "cannot: it reads no SECTIONS in a fragment"
-_MEASURED: Mapping[int, Mapping[str, tuple[Linker, ...]]] = {
+_UNCHECKED = "links without checking distances: do not use it"
+_NO_RELAX = "version 14 cannot link Debian's start-up files (R_RISCV_ALIGN)"
+_NO_CPU = "version 14 does not know the CPU"
+
+LINKER_NAMES = ("GNU ld", "lld", "mold")
+_LINKS = "links"
+_REFUSE = (_REFUSED, _REFUSED, _REFUSED)
+
+# What was measured, by e_machine, as the psABIs number: where the payload stands -> what each of LINKER_NAMES makes of it.
+# docs/large-data.md says with what, and tests/run/test_large_data.py does it again.
+MEASURED_LINKS: Mapping[int, Mapping[str, tuple[str, str, str]]] = {
     62: {  # EM_X86_64
-        "plain": (
-            Linker("GNU ld", False, _REFUSED),
-            Linker("lld", False, _REFUSED),
-            Linker("mold", False, _REFUSED),
-        ),
-        "large": (
-            Linker("GNU ld", True, "links"),
-            Linker("lld", False, f"{_REFUSED}; version 18 and later link"),
-            Linker("mold", False, _REFUSED),
-        ),
-        "script": (
-            Linker("GNU ld", True, "links"),
-            Linker("lld", True, "links"),
-            Linker("mold", False, _NO_SCRIPT),
-        ),
+        "plain": _REFUSE,
+        "large": (_LINKS, f"{_REFUSED}; version 18 and later link", _REFUSED),
+        "script": (_LINKS, _LINKS, _NO_SCRIPT),
     },
-    183: {  # EM_AARCH64
-        "plain": (
-            Linker("GNU ld", False, _REFUSED),
-            Linker("lld", False, _REFUSED),
-            Linker("mold", False, _REFUSED),
-        ),
-        "script": (
-            Linker("GNU ld", True, "links"),
-            Linker("lld", True, "links"),
-            Linker("mold", False, _NO_SCRIPT),
-        ),
-    },
-    243: {  # EM_RISCV
-        "plain": (
-            Linker("GNU ld", False, _REFUSED),
-            Linker("lld", False, "version 14 cannot link Debian's start-up files (R_RISCV_ALIGN)"),
-            Linker("mold", False, "links without checking distances: do not use it"),
-        ),
-        "script": (
-            Linker("GNU ld", True, "links"),
-            Linker("lld", False, "version 14 cannot link Debian's start-up files (R_RISCV_ALIGN)"),
-            Linker("mold", False, _NO_SCRIPT),
-        ),
-    },
+    183: {"plain": _REFUSE, "script": (_LINKS, _LINKS, _NO_SCRIPT)},  # EM_AARCH64
+    243: {"plain": (_REFUSED, _NO_RELAX, _UNCHECKED), "script": (_LINKS, _NO_RELAX, _NO_SCRIPT)},  # EM_RISCV
+    22: {"plain": (_REFUSED, _NO_CPU, _REFUSED), "script": (_LINKS, _NO_CPU, _NO_SCRIPT)},  # EM_S390
+    21: {"plain": (_REFUSED, _REFUSED, _UNCHECKED), "script": (_LINKS, _UNCHECKED, _NO_SCRIPT)},  # EM_PPC64
 }
 
 
@@ -128,15 +117,18 @@ def linkers(target: Target, size: int, *, large: bool, script: bool) -> tuple[Li
         return ()
     if target.object_format != "elf" or target.pointer_width != 64:
         return None
-    measured = _MEASURED.get(target.e_machine, {})
-    return measured.get("script" if script else "large" if large else "plain")
+    measured = MEASURED_LINKS.get(target.e_machine, {})
+    results = measured.get("script" if script else "large" if large else "plain")
+    if results is None:
+        return None
+    return tuple(Linker(name, says == _LINKS, says) for name, says in zip(LINKER_NAMES, results, strict=True))
 
 
 def limits_of(target: Target, format_: Format) -> list[Limit]:
     """Return the limits of an output, the tightest first; a 64-bit address space is none."""
     limits = [
         row.limit
-        for row in _ROWS
+        for row in FORMAT_LIMITS
         if row.object_format == target.object_format
         and format_ in row.formats
         and row.pointer_width in {None, target.pointer_width}

@@ -181,6 +181,8 @@ def test_proposals_are_for_every_target_and_format() -> None:
         ("aarch64-linux-gnu", False, False, []),
         ("aarch64-linux-gnu", False, True, ["GNU ld", "lld"]),
         ("riscv64-linux-gnu", False, True, ["GNU ld"]),
+        ("s390x-linux-gnu", False, True, ["GNU ld"]),
+        ("powerpc64le-linux-gnu", False, False, []),
     ],
 )
 def test_linkers_beyond_the_reach(name: str, large: bool, script: bool, good: list[str]) -> None:
@@ -191,7 +193,7 @@ def test_linkers_beyond_the_reach(name: str, large: bool, script: bool, good: li
     assert linkers(target, target.reach, large=large, script=script) == ()
 
 
-@pytest.mark.parametrize("name", ["s390x-linux-gnu", "armv7-linux-gnueabihf", "x86_64-apple-macos"])
+@pytest.mark.parametrize("name", ["loongarch64-linux-gnu", "armv7-linux-gnueabihf", "x86_64-apple-macos"])
 def test_what_was_not_measured_is_not_claimed(name: str) -> None:
     target = resolve(name).target
     assert linkers(target, target.reach + 1, large=False, script=True) is None
