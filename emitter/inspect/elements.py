@@ -163,7 +163,8 @@ def values_of(data: bytes, dtype: DType, byte_order: str) -> NDArray[Any]:
         sign = 1 << (dtype.bits - 1)
         signed: NDArray[Any] = (codes.astype(numpy.int8) ^ sign) - sign
         return signed
-    return _table(_SMALL[dtype.code, dtype.bits])[codes]
+    values: NDArray[Any] = _table(_SMALL[dtype.code, dtype.bits])[codes]
+    return values
 
 
 def _steps(

@@ -15,6 +15,7 @@ from emitter.inspect.second_parser import MAX_RECORDS
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from emitter.inspect.report import Reader
@@ -71,7 +72,7 @@ def groups(reader: Reader) -> tuple[Groups, Groups] | None:
     }
 
 
-def _number(value: Any, enum: dict[str, Any]) -> int:
+def _number(value: Any, enum: Mapping[str, Any]) -> int:
     """Return what pyelftools gives as a number, or as the name of one."""
     return int(enum[value] if isinstance(value, str) else value)
 
@@ -103,7 +104,7 @@ def _names(prefix: str) -> dict[str, Any]:
 
 
 def _dynamic(file: ELFFile) -> Facts:
-    tables = [*file.iter_segments("PT_DYNAMIC")]
+    tables: list[Any] = [*file.iter_segments("PT_DYNAMIC")]
     tables += [section for section in file.iter_sections() if isinstance(section, DynamicSection)]
     for number, tag in enumerate(tables[0].iter_tags() if tables else ()):
         if tag.entry.d_tag == "DT_NULL":

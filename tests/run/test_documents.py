@@ -61,7 +61,9 @@ def run_blocks(document: str, folder: Path) -> int:
     return len(blocks)
 
 
-@pytest.mark.parametrize(("document", "least"), [("guide.md", 35), ("inspect.md", 11), ("python.md", 4), ("symbols.md", 6)])
+@pytest.mark.parametrize(
+    ("document", "least"), [("guide.md", 35), ("inspect.md", 11), ("python.md", 4), ("symbols.md", 6)]
+)
 def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
     require(*TOOLS)
     assert run_blocks(f"docs/{document}", tmp_path) >= least
