@@ -7,7 +7,8 @@ from __future__ import annotations
 
 __all__ = [
     "AMBIGUOUS", "BARE_METAL", "BARE_METAL_WORDS", "CPUS", "DARWIN", "ENVIRONMENT", "EXACT", "HARD_FLOAT",
-    "IOS_SIMULATOR",    "LEGACY_MANYLINUX", "OTHER_CPUS", "OTHER_SYSTEMS", "PYTHON_TAGS", "SPELLINGS", "SYSTEMS", "VCPKG_SUFFIXES",
+    "IOS_SIMULATOR", "LEGACY_MANYLINUX", "OTHER_CPUS", "OTHER_SYSTEMS", "PYTHON_TAGS", "SPELLINGS", "SYSTEMS",
+    "VCPKG_SUFFIXES",
 ]  # fmt: skip
 
 # CPU, as the targets call it: how it is spelled, in full.
