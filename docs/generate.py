@@ -1,4 +1,4 @@
-"""Writes what is derived from the tables of the package into README.md, docs/pack-format.md and loaders/c/emitter.h.
+"""Writes what is derived from the tables of the package into documents and loaders/c/emitter.h.
 
     python docs/generate.py           rewrite the generated parts
     python docs/generate.py --check   exit 1 if one of them is not up to date
@@ -14,7 +14,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from emitter import dtypes, targets
+from emitter import dtypes, limits, targets
 from emitter.checksum import crc32c
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
 FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
+LARGE_DATA = os.path.join(ROOT, "docs", "large-data.md")
 README = os.path.join(ROOT, "README.md")
 
 _C_TYPE = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "i64": "int64_t"}
@@ -171,6 +172,33 @@ def md_example(byte_order: ByteOrder = "little", end: int | None = None) -> str:
     return "\n".join(["```text", *lines, "```"])
 
 
+def md_limits() -> str:
+    """Return the table of what formats can hold."""
+    lines = ["| output | at most, in bytes | of |", "|---|---:|---|"]
+    for row in limits.FORMAT_LIMITS:
+        name = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF and PE"}[row.object_format]
+        width = f", {row.pointer_width}-bit" if row.pointer_width else ""
+        lines.append(f"| {name}{width}: {', '.join(row.formats)} | {row.limit.size} | {row.limit.what} |")
+    for target in targets.describe_all():
+        if target.pointer_width == 32 and target.max_image_size:
+            what = "one piece of the address space; also for its sidecar"
+            lines.append(f"| `{target.name}`: library | {target.max_image_size} | {what} |")
+    return "\n".join(lines)
+
+
+def md_links() -> str:
+    """Return the table of what linkers make of far payloads."""
+    places = {"plain": "`.rodata`, no fragment", "large": "`.lrodata`, no fragment", "script": "with the fragment"}
+    lines = ["| CPU | linker | " + " | ".join(places.values()) + " |", "|---|---|" + "---|" * len(places)]
+    for e_machine, measured in limits.MEASURED_LINKS.items():
+        linux = [target for target in targets.describe_all() if target.name.endswith("-linux-gnu")]
+        cpu = next(target for target in linux if target.e_machine == e_machine).name.split("-")[0]
+        for number, linker in enumerate(limits.LINKER_NAMES):
+            cells = [measured[place][number] if place in measured else "" for place in places]
+            lines.append(f"| {cpu} | {linker} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def md_targets() -> str:
     """Return the table of targets."""
     lines = ["| target | | tier |", "|---|---|---:|"]
@@ -217,6 +245,7 @@ def main() -> int:
             "example": lambda _: md_example(),
             "big-endian": lambda _: md_example("big", fmt.HEADER.size),
         },
+        LARGE_DATA: {"limits": lambda _: md_limits(), "links": lambda _: md_links()},
         README: {"targets": lambda _: md_targets()},
     }
     stale = 0

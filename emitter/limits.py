@@ -93,7 +93,7 @@ LINKER_NAMES = ("GNU ld", "lld", "mold")
 _LINKS = "links"
 _REFUSE = (_REFUSED, _REFUSED, _REFUSED)
 
-# What was measured, by e_machine, as the psABIs number: where the payload stands -> what each of LINKER_NAMES makes of it.
+# What was measured, by e_machine, as the psABIs number it: where the payload stands -> what each of LINKER_NAMES says.
 # docs/large-data.md says with what, and tests/run/test_large_data.py does it again.
 MEASURED_LINKS: Mapping[int, Mapping[str, tuple[str, str, str]]] = {
     62: {  # EM_X86_64
