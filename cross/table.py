@@ -251,6 +251,8 @@ JUDGES: tuple[tuple[str, str], ...] = (
     ("ld.lld", "lld"),
     ("lld-link", "lld"),
     ("llvm-strip", "llvm"),
+    ("ld64.lld-14", "lld"),  # Debian has these two under versioned names alone
+    ("llvm-install-name-tool-14", "llvm"),
     ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
     ("x86_64-w64-mingw32-g++", "g++-mingw-w64-x86-64"),
     ("i686-w64-mingw32-gcc", "gcc-mingw-w64-i686"),

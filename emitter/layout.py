@@ -88,8 +88,8 @@ class PageHashes(NamedTuple):
     """A table of the SHA-256 of every page of a range, and an identity made of it: what a Mach-O signature holds.
 
     The pages begin at `start` and cover `size` bytes, the last as far as it goes; the table stands at `table`, outside
-    the range. The UUID at `uuid`, inside the range and zero at first, is made of the SHA-256 of the table of that time;
-    then the pages that hold it are hashed again. All are file offsets.
+    the range. The UUID at `uuid`, inside the range and zero at first, is made of the table of that time; then the pages
+    that hold it are hashed again. All are file offsets.
     """
 
     start: int

@@ -90,14 +90,11 @@ class PageHasher:
             pwrite(self.fd, self._hash(data, 0, len(data)), table.table + page * HASH_SIZE)
 
     def _identity(self, table: PageHashes) -> bytes:
-        """Return the UUID: the SHA-256 of the hashes of all pages, cut, with the bits that RFC 4122 asks for."""
-        from hashlib import sha256 as streaming
-
-        digest = streaming(usedforsecurity=False)
+        """Return the UUID, made of the hashes of all pages, with the bits that RFC 4122 asks for."""
         size = -(-table.size // HASH_PAGE) * HASH_SIZE
-        for at in range(0, size, WINDOW):
-            digest.update(read_back(self.fd, min(WINDOW, size - at), table.table + at))
-        value = bytearray(digest.digest()[:UUID_SIZE])
+        # In two stages, so that memory stays flat: the hashes of windows of the table, then the hash of those.
+        windows = (read_back(self.fd, min(WINDOW, size - at), table.table + at) for at in range(0, size, WINDOW))
+        value = bytearray(self.digest(b"".join(map(self.digest, windows)))[:UUID_SIZE])
         for at, (mask, bits) in zip((6, 8), _RFC_4122_V3, strict=True):
             value[at] = value[at] & mask | bits
         return bytes(value)
