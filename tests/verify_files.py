@@ -11,6 +11,7 @@ import struct
 import subprocess
 import zipfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -25,7 +26,7 @@ from tests.elf_images import render
 from tests.support import build_pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # Files that were found in the field, or made after such: tests/unit/test_verify_cases.py says what each is.
 CASES = Path(__file__).parent / "data" / "cases.zip"
@@ -192,8 +193,8 @@ class Row(NamedTuple):
     rule: str
     bad: Callable[[Files], tuple[str, bytes]]
     good: Callable[[Files], tuple[str, bytes]]
-    options: dict[str, Any] = {}
-    bad_options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
+    bad_options: Mapping[str, Any] = MappingProxyType({})
 
 
 NOTE = '.section .note.GNU-stack,"",@progbits\n'
@@ -330,6 +331,38 @@ TIME = "#include <time.h>\ntime_t f(void) { return time(0); }\n"
 RANDOM = "long getrandom(void *, long, int); long f(void) { return getrandom(0, 0, 0); }\n"
 RPATH = "-Wl,--enable-new-dtags,-rpath,"
 
+
+def textrel(files: Files) -> bytes:
+    """Return a library with a relocation in its code."""
+    source = f".text\n.globl f\n.type f,@function\nf: .quad g\n.size f,8\n{NOTE}"
+    return files.c("textrel", source, "-shared", "-Wl,-z,notext", suffix="s")
+
+
+def overlap(distance: int) -> str:
+    """Return an assembler file of two objects of 8 bytes at a distance."""
+    symbols = "".join(f".globl {name}\n.type {name},@object\n.size {name},8\n" for name in "ab")
+    return f".data\n{symbols}a: .zero {distance}\nb: .zero 8\n{NOTE}"
+
+
+def needing(files: Files, soname: str) -> bytes:
+    """Return a library that needs another, which has a name or not."""
+    command = (
+        f"gcc -shared -fPIC {soname} d.c -o libd.so;"
+        " gcc -shared -fPIC x.c -Wl,--no-as-needed ./libd.so -Wl,-soname,x.so -o out"
+    )
+    return files.run(f"needing{len(soname)}", command, {"d.c": "int d;\n", "x.c": "int x;\n"}, "out")
+
+
+def copying(files: Files, options: str) -> bytes:
+    """Return a program that uses 2 MiB of a library."""
+    command = f"gcc -shared -fPIC d.c -o libd.so; gcc {options} x.c ./libd.so -o out"
+    sources: dict[str, str | bytes] = {
+        "d.c": "char big[2 << 20] = {1};\n",
+        "x.c": "extern char big[2 << 20]; int main(void) { return big[5]; }\n",
+    }
+    return files.run(f"copying{len(options)}", command, sources, "out")
+
+
 ROWS: list[Row] = [
     # structure
     Row("file-malformed", patched(X86, lambda data: data[:-100]), emitted(X86)),
@@ -386,7 +419,8 @@ ROWS: list[Row] = [
     ),
     # segments
     Row("elf-load-congruent", lib(lambda data: phdr(data, "PT_LOAD", 1, p_vaddr=0x1010)), lib()),
-    Row("elf-load-alignment", patched(A64, lambda data: phdr(data, "PT_LOAD", None, p_align=4096)), emitted(A64), A64_T),
+    Row("elf-load-alignment", patched(A64, lambda data: phdr(data, "PT_LOAD", None, p_align=4096)), emitted(A64),
+        A64_T),
     Row("elf-load-alignment-mixed", patched(A64, lambda data: phdr(data, "PT_LOAD", 0, p_align=4096)), emitted(A64)),
     Row("elf-alignment-power", lib(lambda data: phdr(data, "PT_NOTE", 0, p_align=3)), lib()),
     Row("elf-relro", lib(lambda data: phdr(data, "PT_GNU_RELRO", 0, p_memsz=0x100)), lib()),
@@ -414,7 +448,7 @@ ROWS: list[Row] = [
         so(lambda files: files.c("pathname", "int x;\n", "-shared", "-fPIC", "-Wl,-soname,a/b.so")),
         lib(),
     ),
-    Row("elf-text-relocations", so(lambda files: textrel(files)), lib()),
+    Row("elf-text-relocations", so(textrel), lib()),
     Row("elf-hash-style", linked("gnuhash", "-Wl,--hash-style=gnu"), linked("both", "-Wl,--hash-style=both"),
         {"profile": "android-21"}),
     Row("elf-bind-now", linked("lazy", "-Wl,-z,lazy"), linked("now", "-Wl,-z,now"), YOCTO),
@@ -440,7 +474,8 @@ ROWS: list[Row] = [
         lib(),
     ),
     # dependencies
-    Row("elf-needed-path", so(lambda files: needing(files, "")), so(lambda files: needing(files, "-Wl,-soname,libd.so"))),
+    Row("elf-needed-path", so(lambda files: needing(files, "")),
+        so(lambda files: needing(files, "-Wl,-soname,libd.so"))),
     Row("elf-needed-library", so(lambda files: needing(files, "-Wl,-soname,libd.so")), lib(),
         {"profile": "manylinux_2_17"}),
     Row("elf-run-path", linked("home", f"{RPATH}/home/me/lib"), linked("origin", f"{RPATH}'$ORIGIN/lib'")),
@@ -529,7 +564,8 @@ ROWS: list[Row] = [
     Row("device-fatbin", case("device-code/trunc.fatbin"), case("device-code/synthetic.fatbin")),
     Row("device-architecture", case("device-code/synthetic.fatbin"), case("device-code/synthetic.fatbin"),
         {"profile": "cuda-architectures = [52, 87]\n"}, {"profile": "cuda-architectures = [37]\n"}),
-    Row("device-cubin", lib(lambda data: ehdr(data, e_machine=190)), lib(lambda data: ehdr(data, e_machine=190, e_flags=87))),
+    Row("device-cubin", lib(lambda data: ehdr(data, e_machine=190)),
+        lib(lambda data: ehdr(data, e_machine=190, e_flags=87))),
     Row("device-alignment", with_program(FATBIN, 4), with_program(FATBIN, 8)),
     Row("device-section", with_program(FATBIN, 8, ".so"), emitted(X86)),
     # packages
@@ -551,37 +587,6 @@ ROWS: list[Row] = [
         zipped("x-1-py3-none-manylinux_2_34_x86_64.whl", "x/libx.so",
                lambda f: program("pie", "-pie", "-fPIE")(f)[1])),
 ]  # fmt: skip
-
-
-def textrel(files: Files) -> bytes:
-    """Return a library with a relocation in its code."""
-    source = f".text\n.globl f\n.type f,@function\nf: .quad g\n.size f,8\n{NOTE}"
-    return files.c("textrel", source, "-shared", "-Wl,-z,notext", suffix="s")
-
-
-def overlap(distance: int) -> str:
-    """Return an assembler file of two objects of 8 bytes at a distance."""
-    symbols = "".join(f".globl {name}\n.type {name},@object\n.size {name},8\n" for name in "ab")
-    return f".data\n{symbols}a: .zero {distance}\nb: .zero 8\n{NOTE}"
-
-
-def needing(files: Files, soname: str) -> bytes:
-    """Return a library that needs another, which has a name or not."""
-    command = (
-        f"gcc -shared -fPIC {soname} d.c -o libd.so;"
-        " gcc -shared -fPIC x.c -Wl,--no-as-needed ./libd.so -Wl,-soname,x.so -o out"
-    )
-    return files.run(f"needing{len(soname)}", command, {"d.c": "int d;\n", "x.c": "int x;\n"}, "out")
-
-
-def copying(files: Files, options: str) -> bytes:
-    """Return a program that uses 2 MiB of a library."""
-    command = f"gcc -shared -fPIC d.c -o libd.so; gcc {options} x.c ./libd.so -o out"
-    sources: dict[str, str | bytes] = {
-        "d.c": "char big[2 << 20] = {1};\n",
-        "x.c": "extern char big[2 << 20]; int main(void) { return big[5]; }\n",
-    }
-    return files.run(f"copying{len(options)}", command, sources, "out")
 
 
 def place(files: Files, made: tuple[str, bytes], folder: Path) -> Path:

@@ -62,6 +62,11 @@ class Budget:
         self.member = member
         self.left = total
 
+    def check_member(self, size: int, where: str) -> None:
+        """Raise FormatError for a member that is larger than is allowed."""
+        if size > self.member:
+            raise FormatError("a member is too large", where=where, expected=f"at most {self.member} bytes")
+
     def spend(self, size: int, where: str) -> None:
         """Count unpacked bytes; raise FormatError when there are too many."""
         self.left -= size
@@ -220,7 +225,7 @@ def _zip(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[by
             with archive.open(entry) as stream:
                 head = stream.read(HEAD)
                 if wanted(head, entry.filename):
-                    yield from _unpacked(item, container, head, stream, budget, where)
+                    yield from _unpacked(item, container, head, stream, budget, where=where)
 
 
 def _zip_data(view: View, header: int) -> int:
@@ -241,7 +246,7 @@ def _zip_kind(name: str, members: set[str]) -> str:
 
 
 def _unpacked(
-    item: Item, container: Container, head: bytes, stream: IO[bytes], budget: Budget, where: str
+    item: Item, container: Container, head: bytes, stream: IO[bytes], budget: Budget, *, where: str
 ) -> Iterator[Item]:
     """Yield the member with a view of a temporary file, which is gone afterwards."""
     import tempfile
@@ -252,8 +257,7 @@ def _unpacked(
         try:
             while data:
                 size += len(data)
-                if size > budget.member:
-                    raise FormatError("a member is too large", where=where, expected=f"at most {budget.member} bytes")
+                budget.check_member(size, where)
                 budget.spend(len(data), where)
                 spool.write(data)
                 data = stream.read(_STEP)
@@ -319,7 +323,7 @@ def _tar_compressed(
             head = content.read(HEAD)
             if wanted(head, name):
                 container = Container("tar", _name(item), name, False, 0)
-                yield from _unpacked(item, container, head, content, budget, f"{view.where}!{name}")
+                yield from _unpacked(item, container, head, content, budget, where=f"{view.where}!{name}")
 
 
 def _deb(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:

@@ -292,11 +292,11 @@ class _Run:
         except EmitterError as error:
             self._malformed(item, error)
             return
-        check = self._new_check(item, artefact, "archive", facts)
+        check = self._new_check(item, artefact, facts)
         self._ask(check)
 
     def _check(self, item: Item, artefact: Artefact) -> MemberFacts:
-        check = self._new_check(item, artefact, "", ())
+        check = self._new_check(item, artefact, None)
         self._ask(check)
         try:
             identity = check.report.identity
@@ -305,13 +305,8 @@ class _Run:
         facts = (identity.machine, identity.machine_code, identity.pointer_width, identity.byte_order)
         return MemberFacts(artefact.name, check.format, facts)
 
-    def _new_check(
-        self,
-        item: Item,
-        artefact: Artefact,
-        format: str,
-        members: Sequence[MemberFacts],
-    ) -> Check:
+    def _new_check(self, item: Item, artefact: Artefact, members: Sequence[MemberFacts] | None) -> Check:
+        """Return what rules get of an artefact; `members` are those of an archive, None for anything else."""
         reader = artefact.reader
         if reader is None:
             raise InputError("not an artefact", where=artefact.where)
@@ -319,7 +314,7 @@ class _Run:
         profile = self._profile(self.options.profile or local.profile or DEFAULT)
         name = local.target or profile.get("target")
         resolved = self._named or (self._target(name) if name else None)
-        found = format or kind_of(reader)[0]
+        found, kind = kind_of(reader) if members is None else ("archive", "archive")
         target = resolved.target if resolved else guess_target(reader)
         page_size = self.options.page_size or local.page_size or page_size_of(profile, target, reader)
         check = Check(
@@ -328,7 +323,7 @@ class _Run:
             view=artefact.view,
             reader=reader,
             format=found,
-            kind="archive" if format else kind_of(reader)[1],
+            kind=kind,
             profile=profile,
             target=target,
             judged=resolved is not None,
@@ -337,7 +332,7 @@ class _Run:
             max_size=self.options.max_size or local.max_size or profile.get("max-size"),
             containers=item.containers,
             sources=self.sources,
-            members=members,
+            members=members or (),
         )
         self.result.files.append(
             Verified(item.path, item.member, artefact.kind, target.name if target else "", check.judged, profile.name)
@@ -346,7 +341,7 @@ class _Run:
             self.result.note(
                 "no target was named: each file was taken for what it says that it is (identity not judged)"
             )
-        if target is None and not format and found in {"elf", "macho", "pe", "coff"}:
+        if target is None and found in {"elf", "macho", "pe", "coff"}:
             self.result.note(f"{artefact.where}: no target of this version describes its machine")
         return check
 

@@ -15,6 +15,7 @@ _ELF_MAGIC = b"\x7fELF"
 _SHT_NOBITS, _SHT_DYNAMIC = 8, 6
 _DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
 _PT_INTERP, _PT_DYNAMIC = 3, 2
+_FAMILIES = {"macho": "macho", "coff": "coff", "pe": "coff"}
 _KINDS = {1: "object", 2: "executable", 4: "other"}
 
 # COFF objects have no magic, only a machine: they are taken for what they are where the name says so too.
@@ -107,12 +108,11 @@ def _other_target(reader: Reader) -> Target | None:
     except EmitterError:
         return None
     for target in describe_all():
-        if target.object_format == "macho" and identity.format == "macho" and target.macho is not None:
-            if target.macho.cputype == identity.machine_code:
-                return target
-        elif target.object_format == "coff" and identity.format in {"coff", "pe"} and target.coff is not None:
-            if target.coff.machine == identity.machine_code:
-                return target
+        facts = {"macho": target.macho and target.macho.cputype, "coff": target.coff and target.coff.machine}
+        if _FAMILIES.get(identity.format) == target.object_format and (
+            facts[target.object_format] == identity.machine_code
+        ):
+            return target
     return None
 
 

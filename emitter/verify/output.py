@@ -127,9 +127,8 @@ def github(result: Result, *, colour: bool = False) -> str:
     for finding in result.findings:
         subject = f"{finding.subject}: " if finding.subject else ""
         message = f"{finding.place}: {subject}{_found(finding)}\n{finding.why}\n{finding.fix}"
-        lines.append(
-            f"::{_GITHUB[finding.severity]} file={_property(finding.path)},title={_property(finding.rule)}::{_data(message)}"
-        )
+        place = f"file={_property(finding.path)},title={_property(finding.rule)}"
+        lines.append(f"::{_GITHUB[finding.severity]} {place}::{_data(message)}")
     lines += [f"::notice title=emitter::{_data(note)}" for note in result.notes]
     lines += [f"::error title=emitter::{_data(str(error))}" for error in result.errors]
     return "\n".join([*lines, _summary(result)]) + "\n"

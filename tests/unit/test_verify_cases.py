@@ -79,7 +79,12 @@ def test_a_right_file_has_no_error(name: str, target: str | None, tmp_path: Path
             None,
             [("elf-machine", "e_machine", "62 (x86_64-linux-gnu)", "183 (AArch64)")],
         ),
-        ("riscv-float-abi/data_nofeat.o", RV, None, [("elf-float-abi", "e_flags", "float ABI double", "float ABI soft")]),
+        (
+            "riscv-float-abi/data_nofeat.o",
+            RV,
+            None,
+            [("elf-float-abi", "e_flags", "float ABI double", "float ABI soft")],
+        ),
         (
             "riscv-float-abi/lie_flag.o",
             RV,
@@ -110,8 +115,18 @@ def test_a_right_file_has_no_error(name: str, target: str | None, tmp_path: Path
             None,
             [("device-fatbin", "offset 0x0", "50 ed 55 ba", "not a fatbin: 00 00 00 00")],
         ),
-        ("device-code/trunc.fatbin", None, None, [("device-fatbin", "offset 0x8", "160 bytes", "the fatbin is truncated: 151")]),
-        ("device-code/noop_bom.ptx", None, None, [("device-ptx", "", ".version", "the text begins with a byte-order mark: ef bb bf")]),
+        (
+            "device-code/trunc.fatbin",
+            None,
+            None,
+            [("device-fatbin", "offset 0x8", "160 bytes", "the fatbin is truncated: 151")],
+        ),
+        (
+            "device-code/noop_bom.ptx",
+            None,
+            None,
+            [("device-ptx", "", ".version", "the text begins with a byte-order mark: ef bb bf")],
+        ),
     ],
 )  # fmt: skip
 def test_the_one_fault_of_a_file_is_found(

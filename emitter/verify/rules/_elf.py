@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import cast
 
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from emitter.inspect.elf import ElfFile
-    from emitter.inspect.elf_records import Phdr, Sym
+    from emitter.inspect.elf_records import Phdr, Shdr, Sym
     from emitter.verify.check import Check
 
 __all__ = [
     "elf_of",
     "exported",
     "file_name",
+    "find_section",
     "has_code",
     "hosted",
     "label",
     "loads",
     "section_name",
+    "section_names",
     "segment_name",
 ]
 
@@ -45,8 +47,6 @@ _SEGMENTS = {
     PT_GNU_STACK: "PT_GNU_STACK", PT_GNU_RELRO: "PT_GNU_RELRO", PT_GNU_PROPERTY: "PT_GNU_PROPERTY",
     0x6474E550: "PT_GNU_EH_FRAME",
 }  # fmt: skip
-
-_T = TypeVar("_T")
 
 
 def elf_of(check: Check) -> ElfFile:
@@ -123,6 +123,22 @@ def _limited(symbols: Iterator[Sym]) -> Iterator[Sym]:
     return islice(symbols, _MAX_SYMBOLS)
 
 
-def once(check: Check, name: str, find: Callable[[], _T]) -> _T:
-    """Return what `find` finds, asked once for each file."""
-    return check.fact(name, find)
+def section_names(check: Check) -> list[str]:
+    """Return the name of every section, by number; empty where the file has no names."""
+
+    def find() -> list[str]:
+        elf = elf_of(check)
+        return [elf.section_name(number) for number in range(len(elf.shdrs))]
+
+    return check.fact("section names", find)
+
+
+def find_section(check: Check, name: str) -> tuple[int, Shdr] | None:
+    """Return (number, header) of the first section called `name`, or None."""
+
+    def find() -> dict[str, int]:
+        names = section_names(check)
+        return {names[number]: number for number in reversed(range(len(names)))}
+
+    number = check.fact("sections by name", find).get(name)
+    return None if number is None else (number, elf_of(check).shdrs[number])

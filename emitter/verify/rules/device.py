@@ -6,7 +6,7 @@ from emitter.errors import FormatError
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.device import ELF_KIND, FATBIN_MAGIC, PTX_KIND, device_format, read_fatbin, read_ptx
 from emitter.verify.model import Found, rule
-from emitter.verify.rules._elf import elf_of
+from emitter.verify.rules._elf import elf_of, section_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def _find(check: Check) -> Iterator[Blob]:
                 yield Blob(kind, window, f"tensor {tensor.name}", tensor.offset, tensor.alignment, last=False)
     if check.format == "elf":
         for number, shdr in elf_of(check).sections():
-            if elf_of(check).section_name(number) in {".nv_fatbin", "__nv_relfatbin"} and shdr.sh_type != 8:
+            if section_names(check)[number] in {".nv_fatbin", "__nv_relfatbin"} and shdr.sh_type != 8:
                 yield from _fatbins(check, shdr.sh_offset, shdr.sh_size, shdr.sh_addralign)
 
 
@@ -166,7 +166,7 @@ def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
                 found.append((blob.subject, set(), {read_ptx(blob.view).arch}))
             elif blob.kind == "cubin":
                 found.append((blob.subject, {_cubin_arch(blob.view)}, set()))
-        except FormatError:
+        except FormatError:  # noqa: PERF203 - one broken program does not hide the others
             continue  # its own rule says so
     return found
 
@@ -241,8 +241,7 @@ def device_alignment(check: Check) -> Iterator[Found]:
 )
 def device_section(check: Check) -> Iterator[Found]:
     """Look for .nvFatBinSegment without .nv_fatbin."""
-    elf = elf_of(check)
-    names = {elf.section_name(number) for number, _ in elf.sections()}
+    names = set(section_names(check))
     if ".nvFatBinSegment" in names and ".nv_fatbin" not in names:
         yield Found(".nvFatBinSegment", ".nv_fatbin, which it points to", "no such section", "warning")
     elif ".nv_fatbin" not in names and any(blob.kind == "fatbin" for blob in blobs(check)):

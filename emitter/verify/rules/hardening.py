@@ -13,6 +13,7 @@ from emitter.verify.rules._elf import (
     exported,
     has_code,
     hosted,
+    section_names,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def intermediate_code(check: Check) -> Iterator[Found]:
     if has_code(check):
         return
     for number, _ in elf.sections():
-        name = elf.section_name(number)
+        name = section_names(check)[number]
         if name.startswith((".gnu.lto_", ".llvm.lto", ".llvmbc")):
             yield Found(name, "instructions", "intermediate code alone")
             return
@@ -179,7 +180,7 @@ def intermediate_code(check: Check) -> Iterator[Found]:
 def debug_information(check: Check) -> Iterator[Found]:
     """Look for sections of DWARF."""
     elf = elf_of(check)
-    names = [elf.section_name(number) for number, _ in elf.sections()]
+    names = section_names(check)
     found = [name for name in names if name.startswith((".debug_", ".zdebug_", ".stab"))]
     if found:
         size = sum(shdr.sh_size for (_, shdr), name in zip(elf.sections(), names, strict=True) if name in found)

@@ -7,7 +7,7 @@ import re
 from emitter.errors import shown
 from emitter.records import TYPE_CHECKING
 from emitter.verify.model import Found, rule
-from emitter.verify.rules._elf import STT_FILE, elf_of
+from emitter.verify.rules._elf import STT_FILE, elf_of, section_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,8 @@ _DEBUG_PATH = re.compile(rb"(?<![\x21-\x7e])(?:" + _FOLDERS + rb")[\\/][\x20-\x7
 _SOURCE_PATH = re.compile(
     rb"(?<![\x21-\x7e])(?:"
     + _FOLDERS
-    + rb")[\\/][\x20-\x7e]{1,400}?\.(?:c|cc|cpp|cxx|cu|h|hh|hpp|inc|s|S|rs|go|f90|m|mm|swift|zig|ll|py|o|a)(?![\x21-\x7e])"
+    + rb")[\\/][\x20-\x7e]{1,400}?"
+    + rb"\.(?:c|cc|cpp|cxx|cu|h|hh|hpp|inc|s|S|rs|go|f90|m|mm|swift|zig|ll|py|o|a)(?![\x21-\x7e])"
 )
 _DEBUG = (".debug_str", ".debug_line", ".debug_line_str", ".debug_info", ".stabstr", ".debug_macro")
 _TEXT = (".rodata", ".data", ".strtab", ".dynstr", ".comment", ".GCC.command.line", ".note.gnu.gold-version")
@@ -75,7 +76,7 @@ def build_path(check: Check) -> Iterator[Found]:
     """Look through sections of debug information, constants and names."""
     elf = elf_of(check)
     for number, shdr in elf.sections():
-        name = elf.section_name(number)
+        name = section_names(check)[number]
         debug = _wanted(name, _DEBUG)
         if shdr.sh_type == 8 or not (debug or _wanted(name, _TEXT)):
             continue
@@ -96,7 +97,7 @@ _TEMPORARY = re.compile(r"(?:^|/)(?:cc[A-Za-z0-9]{6}|tmp[A-Za-z0-9_]{6,}|[0-9a-f
     "A symbol names a temporary or absolute source file",
     severity="warning",
     why="the name is another one in each build, so that no two builds are equal, and tells of the build machine",
-    fix="give the compiler a fixed, relative name (-ffile-prefix-map; source_filename in LLVM IR), or strip the symbols",
+    fix="give the compiler a fixed, relative name (-ffile-prefix-map), or strip the symbols",
 )
 def file_symbol(check: Check) -> Iterator[Found]:
     """Look at the names of STT_FILE symbols."""

@@ -52,7 +52,7 @@ def pack_index(check: Check) -> Iterator[Found]:
             pack.validate()
             for tensor in pack.tensors():
                 del tensor  # making one compares type, shape and size
-        except EmitterError as error:
+        except EmitterError as error:  # noqa: PERF203 - one broken pack does not hide the others
             where = f"pack {number}" + (f": {error.where.rpartition(': ')[2]}" if error.where else "")
             yield Found(where, error.expected or "", f"{error.what}: {error.actual}" if error.actual else error.what)
 

@@ -12,6 +12,7 @@ from emitter.verify.rules._elf import (
     PT_GNU_RELRO,
     PT_LOAD,
     elf_of,
+    find_section,
     hosted,
     loads,
     section_name,
@@ -211,7 +212,7 @@ def dynamic_place(check: Check) -> Iterator[Found]:
 def property_note(check: Check) -> Iterator[Found]:
     """Look at the section .note.gnu.property, its segment, and their alignment."""
     elf = elf_of(check)
-    section = elf.section(".note.gnu.property")
+    section = find_section(check, ".note.gnu.property")
     word = elf.layouts.word_size
     segments = list(elf.segments(PT_GNU_PROPERTY))
     for number, phdr in segments:

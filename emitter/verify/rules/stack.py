@@ -12,6 +12,7 @@ from emitter.verify.rules._elf import (
     PT_GNU_STACK,
     SHF_EXECINSTR,
     elf_of,
+    find_section,
     hosted,
 )
 
@@ -76,11 +77,11 @@ def object_gnu_stack(check: Check) -> Iterator[Found]:
     elf = elf_of(check)
     if not hosted(check):
         return
-    found = elf.section(".note.GNU-stack")
+    found = find_section(check, ".note.GNU-stack")
     if found is None:
         if elf.ehdr.e_machine not in _NO_NOTE and elf.shdrs:
             # A relocatable kernel module is loaded by the kernel, which has no stack to ask for.
-            module = elf.section(".gnu.linkonce.this_module") is not None
+            module = find_section(check, ".gnu.linkonce.this_module") is not None
             # Without a target nobody knows whether it is for a system that has stacks to protect.
             mild = elf.ehdr.e_machine in _NEVER_EXECUTABLE or not check.judged
             severity: Severity | None = "info" if module else "warning" if mild else None

@@ -23,6 +23,7 @@ from emitter.verify.rules._elf import (
     has_code,
     label,
     section_name,
+    section_names,
 )
 
 if TYPE_CHECKING:
@@ -67,9 +68,10 @@ def _data(check: Check) -> Iterator[tuple[Sym, Shdr]]:
     """Yield the exported symbols in sections of data, marks apart."""
     for symbol in exported(check):
         shdr = section_of(check, symbol)
-        if shdr is not None and shdr.sh_flags & SHF_ALLOC and not shdr.sh_flags & (SHF_EXECINSTR | SHF_TLS):
-            if symbol.name not in _MARKS and not symbol.name.startswith(("__start_", "__stop_")):
-                yield symbol, shdr
+        if shdr is None or shdr.sh_flags & (SHF_ALLOC | SHF_EXECINSTR | SHF_TLS) != SHF_ALLOC:
+            continue
+        if symbol.name not in _MARKS and not symbol.name.startswith(("__start_", "__stop_")):
+            yield symbol, shdr
 
 
 # A45, B7
@@ -213,7 +215,7 @@ def large_data(check: Check) -> Iterator[Found]:
         if not shdr.sh_flags & SHF_ALLOC:
             continue
         large = bool(shdr.sh_flags & _SHF_X86_64_LARGE)
-        name = elf.section_name(number)
+        name = section_names(check)[number]
         if any(name == one or name.startswith(f"{one}.") for one in _LARGE_NAMES) and not large:
             yield Found(section_name(check, number), "SHF_X86_64_LARGE", f"sh_flags {shdr.sh_flags:#x}")
         elif check.kind == "object" and shdr.sh_size >= _NEAR_REACH and not large:
