@@ -1,7 +1,8 @@
 """Static archives in the form of COFF: two symbol indexes, which Microsoft calls linker members.
 
-Source: Microsoft's PE Format, "Archive (Library) File Format". link.exe and lld-link read the second index, GNU ld and
-llvm-ar the first, which is that of GNU archives. Numbers in headers are ASCII.
+Byte for byte as LLVM's archiver makes them. Source: Microsoft's PE Format, "Archive (Library) File Format". link.exe
+and lld-link read the second index, GNU ld and llvm-ar the first, which is that of GNU archives. Numbers in headers are
+ASCII.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
         *(1 + number for _, number in ordered),
     ) + b"".join(symbol + b"\0" for symbol, _ in ordered)
     pieces = [
-        Piece(0, MAGIC + _member(b"/", first_index)),
-        Piece(second, _member(b"/", second_index)),
+        Piece(0, MAGIC + _member(b"/", first_index, b"\0")),
+        Piece(second, _member(b"/", second_index, b"\0")),
     ]
     if long_names:
-        pieces.append(Piece(third, _member(b"//", long_names)))
+        pieces.append(Piece(third, _member(b"//", long_names, b"\n", zero=b"")))
     copies: list[Copy] = []
     pack_offset = None
     for name, (offset, plan) in zip(names, placed, strict=True):
@@ -123,10 +124,12 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
     return names, bytes(table)
 
 
-def _member(name: bytes, body: bytes) -> bytes:
-    return _header(name, len(body), b"0") + body + b"\n" * (len(body) % 2)
+def _member(name: bytes, body: bytes, padding: bytes, *, zero: bytes = b"0") -> bytes:
+    """Return a member that the format defines; its padding counts."""
+    body += padding * (len(body) % 2)
+    return _header(name, len(body), zero, zero) + body
 
 
-def _header(name: bytes, size: int, mode: bytes) -> bytes:
-    """Return a member header: time stamp, user and group are 0."""
-    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (name, b"0", b"0", b"0", mode, size)
+def _header(name: bytes, size: int, mode: bytes, zero: bytes = b"0") -> bytes:
+    """Return a member header: time stamp, user and group are `zero` ("0", or blank for `//`)."""
+    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (name, zero, zero, zero, mode, size)

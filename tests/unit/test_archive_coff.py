@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING
 
 import lief
@@ -41,7 +42,7 @@ class Parsed:
         while position < len(data):
             header = data[position : position + 60]
             assert header[58:] == b"`\n"
-            assert header[16:40].split() == [b"0", b"0", b"0"]
+            assert header[16:40].split() == ([] if header.startswith(b"//") else [b"0", b"0", b"0"])
             size = int(header[48:58])
             self.members.append((header[:16].rstrip(), position, data[position + 60 : position + 60 + size]))
             position += 60 + size + size % 2
@@ -50,12 +51,12 @@ class Parsed:
         first, second = self.members[0][2], self.members[1][2]
         (count,) = struct.unpack_from(">I", first)
         offsets = struct.unpack_from(f">{count}I", first, 4)
-        self.first = list(zip(first[4 + 4 * count :].split(b"\0")[:-1], offsets, strict=True))
+        self.first = list(zip(first[4 + 4 * count :].split(b"\0")[:count], offsets, strict=True))
         (count,) = struct.unpack_from("<I", second)
         starts = struct.unpack_from(f"<{count}I", second, 4)
         (symbols,) = struct.unpack_from("<I", second, 4 + 4 * count)
         numbers = struct.unpack_from(f"<{symbols}H", second, 8 + 4 * count)
-        names = second[8 + 4 * count + 2 * symbols :].split(b"\0")[:-1]
+        names = second[8 + 4 * count + 2 * symbols :].split(b"\0")[:symbols]
         self.second = [(name, starts[number - 1]) for name, number in zip(names, numbers, strict=True)]
         self.starts = starts
 
@@ -78,6 +79,22 @@ def test_archive_is_read_by_llvm(name: str, tmp_path: Path) -> None:
     [section] = [one for one in parsed.sections if one.name == ".emitter"]
     assert plan.pack_offset is not None
     assert bytes(section.content) == path.read_bytes()[plan.pack_offset :][: pack.total_size]
+
+
+def test_llvm_makes_the_same_bytes(tmp_path: Path) -> None:
+    """The archiver of ziglang is that of LLVM; older ones write no second index."""
+    pytest.importorskip("ziglang", reason="ziglang is not installed")
+    members = []
+    for file, payload, symbol in (("short.obj", b"abc", "zeta"), ("a_long_name_of_a_member.obj", b"defgh", "alpha")):
+        plan, pack = plan_output(load("x86_64-windows-msvc"), "object", package_of({"t": payload}), name=symbol)
+        data = render(plan, pack)
+        (tmp_path / file).write_bytes(data)
+        members.append(member_of(file, [symbol, f"{symbol}_size", f"{symbol}_t_t"], data))
+    names = [member.name for member in members]
+    run(sys.executable, "-m", "ziglang", "ar", "--format=coff", "rcsD", "theirs.lib", *names, cwd=tmp_path)
+    write_plan(plan_archive(members), None, tmp_path / "ours.lib")
+    theirs, ours = (tmp_path / "theirs.lib").read_bytes(), (tmp_path / "ours.lib").read_bytes()
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3])
