@@ -192,6 +192,13 @@ def _emit_parser(
         help="platform, as its own tools name it (default: native); may be repeated",
     )
     add("--emit", choices=FORMATS, help="what to write, where the suffix of -o does not say it")
+    add(
+        "--manifest",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="TOML or JSON document that describes tensors and modules; - is standard input; may be repeated",
+    )
     add("--raw", action="store_true", help="take every input as raw bytes, as raw:FILE does")
     add("--name", metavar="SYMBOL", help="symbol of the pack (default: the output's name without lib and suffix)")
     add("--align", type=int, metavar="N", help="alignment of each tensor in bytes (default: 64)")
@@ -256,7 +263,7 @@ def _emit(arguments: list[str]) -> int:
     if options.include_dir:
         console.write(f"{_include_dir()}\n")
         return EXIT_DONE
-    if not options.inputs:
+    if not options.inputs and not options.manifest:
         raise UsageError("no input", hint="name at least one file; see emitter --help")
     if options.output is None:
         if len(options.inputs) == 1 and not os.path.lexists(options.inputs[0].rpartition("raw:")[2]):
@@ -332,6 +339,14 @@ def _package(options: argparse.Namespace) -> Package:
                 raise UsageError(f"--symbols {options.symbols} takes raw inputs", where=argument, hint="write raw:FILE")
             prefix = prefix or path.removeprefix("raw:")
         package.add_input(path, prefix=prefix, keep_metadata=options.keep_metadata)
+
+    for path in options.manifest:
+        if path == "-":
+            from emitter.manifest import read_manifest
+
+            read_manifest(package, "standard input", sys.stdin.buffer.read())
+        else:
+            package.add_manifest(path)
 
     # What is said here wins over what the inputs say.
     package.metadata.update(_metadata(options.meta))

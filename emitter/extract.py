@@ -7,12 +7,14 @@ import os
 from emitter.contents import package_of
 from emitter.errors import InputError, UsageError, shown
 from emitter.layout import Copy, FilePlan
+from emitter.manifest import SCHEMA
+from emitter.modules import in_order, owners, payload_tensors
 from emitter.package import Package
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.values import path_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from emitter.package import Tensor
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Extracted", "extract"]
 
 MANIFEST = "manifest.json"
-_SCHEMA = "emitter.manifest/1"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _MAX_FILE_NAME = 200  # bytes; file systems allow 255
 # Names that Windows gives to devices, whatever suffix follows.
@@ -35,6 +36,7 @@ class Extracted(NamedTuple):
     format: str
     tensors: int
     payload_size: int
+    modules: int
 
 
 def extract(
@@ -48,9 +50,10 @@ def extract(
     """Write the tensors of `source` to `output`, and compare their bytes with the checksums that came with them.
 
     `output` is a file that ends in `.safetensors` or `.pack`, or else a directory that is new or empty: it gets a .npy
-    file for each tensor, a .bin file for those that numpy cannot express, and `manifest.json`. `only` are patterns of
-    names (`*`, `?`, `[...]`); without them every tensor is taken. `number` chooses one of several packs. A pack keeps the
-    byte order of the source, and everything else; the other formats are little-endian. Raises EmitterError, and leaves
+    file for each tensor, a .bin file for those that numpy cannot express and for modules, and `manifest.json`, from
+    which the package can be emitted again. `only` are patterns of tensors' names (`*`, `?`, `[...]`); without them all
+    is taken, modules too, which safetensors has no place for. `number` chooses one of several packs. A pack keeps
+    everything, the byte order of the source too; the other formats are little-endian. Raises EmitterError, and leaves
     nothing half done.
     """
     path = path_text(output)
@@ -65,10 +68,11 @@ def extract(
             hint=f"write {path}/ for a directory of that name",
         )
     write(package, path, progress)
-    payload_size = sum(tensor.nbytes for tensor in package.tensors)
-    return Extracted(
-        path, suffix[1:] if write is not _write_directory else "directory", len(package.tensors), payload_size
-    )
+    format_ = "directory" if write is _write_directory else suffix[1:]
+    kept = [] if write is _write_safetensors else package.modules
+    written = owners(package) if kept else package.tensors
+    payload_size = sum(owner.nbytes for owner in written)
+    return Extracted(path, format_, len(package.tensors), payload_size, len(kept))
 
 
 def _select(package: Package, only: Sequence[str]) -> Package:
@@ -81,7 +85,7 @@ def _select(package: Package, only: Sequence[str]) -> Package:
     for tensor in package.tensors:
         matching = [pattern for pattern in only if fnmatchcase(tensor.name, pattern)]
         used.update(dict.fromkeys(matching, True))
-        if matching or not only:
+        if matching:
             chosen.add(tensor)
     for pattern, hit in used.items():
         if not hit:
@@ -90,8 +94,10 @@ def _select(package: Package, only: Sequence[str]) -> Package:
             near = get_close_matches(pattern, [tensor.name for tensor in package.tensors[:5000]], n=3)
             hint = f"did you mean {' or '.join(map(shown, near))}?" if near else None
             raise UsageError("--only matches no tensor", where=shown(pattern), hint=hint)
-    if not chosen.tensors:
-        raise InputError("it holds no tensors", where=", ".join(package.files))
+    if not only:
+        chosen.absorb(package)  # a function of a module takes tensors that a choice may lack
+    if not chosen.tensors and not chosen.modules:
+        raise InputError("it holds neither tensors nor modules", where=", ".join(package.files))
     return chosen
 
 
@@ -105,7 +111,7 @@ def _write_pack(package: Package, path: str, progress: Progress | None) -> None:
     from emitter.driver import emit
     from emitter.targets import describe_all
 
-    order = package.tensors[0].extent.byte_order
+    order = owners(package)[0].extent.byte_order
     name = next(one.name for one in describe_all() if one.byte_order == order and one.pointer_width == 64)
     emit(package, path, target=name, progress=progress)
 
@@ -127,26 +133,57 @@ def _write_directory(package: Package, path: str, _progress: Progress | None) ->
 
     rows = []
     with new_directory(path) as folder:
-        for tensor, name in zip(package.tensors, _file_names(package.tensors), strict=True):
+        for tensor, name in zip(package.tensors, _file_names(one.name for one in package.tensors), strict=True):
             plan = plan_npy(tensor)
             file = f"{name}.{'bin' if plan is None else 'npy'}"
             _write_file(package, os.path.join(folder, file), plan or _plan_bytes(tensor), None)
-            rows.append(_manifest_row(tensor, file))
+            rows.append(_tensor_row(tensor, file, "raw" if plan is None else "file"))
         manifest = {
-            "schema": _SCHEMA,
+            "schema": SCHEMA,
             "metadata": package.metadata,
             "model_version": package.model_version,
             "tensors": rows,
+            "modules": _write_modules(package, folder),
         }
         write_small(os.path.join(folder, MANIFEST), (json.dumps(manifest, indent=1) + "\n").encode())
 
 
-def _file_names(tensors: Sequence[Tensor]) -> list[str]:
-    """Return a file name without suffix for each tensor, all different, on file systems that ignore case too."""
+def _write_modules(package: Package, folder: str) -> list[dict[str, object]]:
+    """Write the bytes of the modules; return their rows of the manifest, the root first."""
+    modules = in_order(package.modules, (tensor.name for tensor in package.tensors))
+    owners = iter(payload_tensors(modules))
+    forms = [(module, one) for module in modules for one in module.alternatives]
+    labels = (f"{module.name}.{module.alternatives.index(one)}" for module, one in forms)
+    files = {id(one): f"{name}.bin" for (_, one), name in zip(forms, _file_names(labels), strict=True)}
+    for _, one in forms:
+        _write_file(package, os.path.join(folder, files[id(one)]), _plan_bytes(next(owners)), None)
+    return [
+        {
+            "name": module.name,
+            "imports": [child.name for child in module.imports],
+            "functions": {name: list(tensors) for name, tensors in module.functions.items()},
+            "metadata": dict(module.metadata),
+            "alternatives": [
+                {
+                    "kind": one.kind,
+                    "file": files[id(one)],
+                    "schema_version": one.schema_version,
+                    "requires": {condition.key: condition.requirement for condition in one.conditions},
+                    **({"alignment": one.alignment} if one.alignment else {}),
+                }
+                for one in module.alternatives
+            ],
+        }
+        for module in modules
+    ]
+
+
+def _file_names(labels: Iterable[str]) -> list[str]:
+    """Return a file name without suffix for each label, all different, on file systems that ignore case too."""
     taken = {os.path.splitext(MANIFEST)[0]}
     names = []
-    for tensor in tensors:
-        name = "".join(c if c in _SAFE else "".join(f"%{byte:02X}" for byte in c.encode()) for c in tensor.name)
+    for label in labels:
+        name = "".join(c if c in _SAFE else "".join(f"%{byte:02X}" for byte in c.encode()) for c in label)
         if name.startswith(".") or name.split(".")[0].lower() in _DEVICES:
             name = f"%{ord(name[0]):02X}{name[1:]}"
         name = stem = name[:_MAX_FILE_NAME]
@@ -165,13 +202,10 @@ def _plan_bytes(tensor: Tensor) -> FilePlan:
     return FilePlan(tensor.nbytes, (), [copy])
 
 
-def _manifest_row(tensor: Tensor, file: str) -> dict[str, object]:
-    return {
-        "name": tensor.name,
-        "file": file,
-        "dtype": str(tensor.dtype),
-        "shape": list(tensor.shape),
-        "encoding": tensor.encoding,
-        "alignment": tensor.alignment,
-        "metadata": dict(tensor.metadata),
-    }
+def _tensor_row(tensor: Tensor, file: str, key: str) -> dict[str, object]:
+    row: dict[str, object] = {"name": tensor.name, key: file, "dtype": str(tensor.dtype), "shape": list(tensor.shape)}
+    if tensor.encoding:
+        row["encoding"] = tensor.encoding
+    if tensor.alignment:
+        row["alignment"] = tensor.alignment
+    return row | {"metadata": dict(tensor.metadata)}

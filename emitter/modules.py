@@ -44,6 +44,12 @@ class Condition(NamedTuple):
     value: str
     upper: str = ""
 
+    @property
+    def requirement(self) -> str:
+        """The text that `parse_requirement` reads it from."""
+        sign = "==" if self.comparison == fmt.EQUAL else ">="
+        return f"{sign} {self.value}" + (f", < {self.upper}" if self.comparison == fmt.WITHIN else "")
+
 
 class Alternative(NamedTuple):
     """One form of a module: `extent` are its bytes, `alignment` (bytes) None means the package's default."""

@@ -326,6 +326,35 @@ class Package:
         self._register(module)
         return module
 
+    def add_manifest(self, path: str | os.PathLike[str]) -> None:
+        """Add what a manifest describes, a TOML or JSON document: docs/manifest.md."""
+        from emitter.manifest import read_manifest
+
+        read_manifest(self, path_text(path))
+
+    def absorb(self, other: Package) -> None:
+        """Add all that another package holds; raise EmitterError, and change nothing, where a name is taken."""
+        for name in self._tensors.keys() & other._tensors.keys():
+            self.add(other._tensors[name])  # which says how they clash
+        for name in self._modules.keys() & other._modules.keys():
+            self._register(other._modules[name])
+        functions = {function for module in self.modules for function in module.functions}
+        for module in other.modules:
+            if functions & module.functions.keys():
+                self._register(module)
+        for key, value in other.metadata.items():
+            if self.metadata.get(key, value) != value:
+                raise InputError(
+                    f"metadata {shown(key)} has another value already",
+                    expected=shown(self.metadata[key]),
+                    actual=shown(value),
+                )
+        self._files |= other._files
+        self._tensors |= other._tensors
+        self._modules |= other._modules
+        self.metadata |= other.metadata
+        self.model_version = self.model_version or other.model_version
+
     def adopt(self, facts: Sequence[ModuleFacts]) -> None:
         """Add the modules of an input, in whose list each stands before those that it imports."""
         from emitter.modules import Module

@@ -25,16 +25,18 @@ _ZEROS = bytes(1 << 20)
 
 
 def build_pack(package: Package, byte_order: ByteOrder = "little", **options: Any) -> bytes:
-    """Return the pack of a package of untransformed buffers, assembled without the emitter's own writer."""
+    """Return the pack of a package of untransformed bytes, assembled without the emitter's own writer."""
     plan = plan_pack(package, byte_order, **options)
     image = bytearray(plan.total_size)
     crcs = []
     for payload in plan.payloads:
         extent = payload.extent
-        if not isinstance(extent.source, BufferSource) or extent.inflate or extent.fortran_order:
-            msg = "build_pack takes plain buffers"
+        if extent.inflate or extent.fortran_order:
+            msg = "build_pack takes plain bytes"
             raise TypeError(msg)
-        data = bytes(extent.source.data[extent.offset : extent.offset + extent.length])
+        source = extent.source
+        whole = source.data if isinstance(source, BufferSource) else Path(source.path).read_bytes()
+        data = bytes(whole[extent.offset : extent.offset + extent.length])
         unit = payload.swap_unit
         data = b"".join(data[i : i + unit][::-1] for i in range(0, len(data), unit)) if unit > 1 else data
         image[payload.offset : payload.offset + payload.size] = data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from emitter.package import Package
 
-__all__ = ["is_input", "read_input", "split_argument"]
+__all__ = ["RAW", "is_input", "read_input", "split_argument"]
 
 RAW = "raw:"
 

@@ -62,7 +62,8 @@ def run_blocks(document: str, folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("document", "least"), [("guide.md", 35), ("inspect.md", 11), ("python.md", 4), ("symbols.md", 6)]
+    ("document", "least"),
+    [("guide.md", 35), ("inspect.md", 11), ("manifest.md", 3), ("python.md", 4), ("symbols.md", 6)],
 )
 def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
     require(*TOOLS)
@@ -132,6 +133,12 @@ def keys_of(value: object, path: str = "") -> set[str]:
     return set()
 
 
+MANIFEST = """{
+    "schema": "emitter.manifest/1",
+    "tensors": [{"name": "e", "raw": "a.npy", "encoding": 7, "alignment": 64}],
+    "modules": [{"name": "m", "kind": "k", "text": "", "alignment": 64}]
+}"""
+
 DOCUMENTS = {
     "emit": ["emitter --json a.npy -o a.o --target arm64", "emitter --json --symbols xxd raw:a.npy -o b.o"],
     "map": [
@@ -147,7 +154,11 @@ DOCUMENTS = {
         "emitter raw:a.npy -o a.pack && emitter diff /bin/ls a.pack --json || test $? = 1",
     ],
     "extract": ["emitter extract --json a.npy -o a.safetensors"],
-    "manifest": ["emitter extract a.npy -o out && cat out/manifest.json"],
+    "manifest": [
+        f"echo '{MANIFEST}' > m.json\n"
+        + "emitter --manifest m.json -o m.pack && emitter extract m.pack -o out && cat out/manifest.json",
+        "emitter extract a.npy -o out2 && cat out2/manifest.json",
+    ],
     "plan": [
         "emitter plan --json a.npy -o a.so --target arm64 --sidecar",
         "truncate -s 3G b && emitter plan --json raw:b -o b.o --target x86_64-linux-gnu",

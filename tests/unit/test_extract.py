@@ -184,5 +184,6 @@ def test_the_command_prints_json(model: Path, capsys: pytest.CaptureFixture[str]
         "format": "safetensors",
         "tensors": 1,
         "payload_size": 40,
+        "modules": 0,
     }
     assert main(["extract", str(model), "-o", out, "--only", "nothing"]) == 2
