@@ -1680,7 +1680,7 @@ static inline emitter0_status emitter0_check_macho_(const emitter0_file_ *file, 
         return emitter0_say_cputype_(words, emitter0_cputype_name_(found_cputype), cputype);
     filetype = (uint32_t)emitter0_little_(head + 12, 4);
     if (filetype != 6 && filetype != 8) /* MH_DYLIB, MH_BUNDLE */
-        return emitter0_say_(words, "not a dynamic library or bundle (filetype)");
+        return emitter0_say_(words, "not a dynamic library or bundle (MH_DYLIB, MH_BUNDLE)");
     ncmds = (uint32_t)emitter0_little_(head + 16, 4);
     at = form->header_size;
     end = at + emitter0_little_(head + 20, 4);
