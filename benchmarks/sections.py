@@ -79,10 +79,18 @@ class Bench:
             [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", source], check=True
         )
 
-    def emit(self, name: str, source: str, output: str, *options: str, replaces: bool = False) -> Command:
+    def emit(
+        self,
+        name: str,
+        source: str,
+        output: str,
+        *options: str,
+        replaces: bool = False,
+        target: str = "x86_64-linux-gnu",
+    ) -> Command:
         """Return the emitter's command for a row; `source` is an argument as the user types it."""
         destination = self.path(output)
-        argv = (self.emitter, "--target", "x86_64-linux-gnu", *options, source, "-o", destination)
+        argv = (self.emitter, "--target", target, *options, source, "-o", destination)
         return Command(name=name, argv=argv, outputs=(destination,), replaces=replaces)
 
     def cp(self, source: str, *, replaces: bool = False) -> Command:
@@ -169,6 +177,31 @@ def gibibyte(bench: Bench) -> Section:
                 f".{suffix} from {origin}: at most 40 MB of memory", row.peak if row else None, 40 * MB, "MB", 1 / MB
             )
     for name in (path, raw):
+        os.unlink(name)
+    return section
+
+
+def signed(bench: Bench) -> Section:
+    """46.8 MB and 1 GiB as Mach-O libraries, of which every page is hashed for the signature."""
+    section = Section("46.8 MB and 1 GiB to .dylib; pairs with cp of the same")
+    if not bench.start_up:
+        small(bench)
+    resnet, resnet_raw = inputs.resnet18(bench.folder)
+    big = inputs.safetensors(bench.folder, "g1.safetensors", GIB)
+    big_raw = inputs.raw(bench.folder, "g1.bin", GIB)
+    inputs.touch_free_memory()
+    for title, path, raw in (("46.8 MB", resnet, resnet_raw), ("1 GiB", big, big_raw)):
+        mine = [
+            bench.emit(f"emitter .dylib, {title} from {origin}", source, "signed.dylib", target="arm64-apple-macos")
+            for origin, source in (("safetensors", path), ("raw", f"w=raw:{raw}"))
+        ]
+        section.rows += compare(mine, bench.cp(raw), bench.rounds)
+        for command in mine:
+            row = section.row(command.name)
+            ratio = row.ratio_beyond(bench.start_up) if row else None
+            section.aim(f"{command.name}: at most 3 x cp beyond start-up", ratio, 3.0, "x cp")
+            section.aim(f"{command.name}: at most 40 MB of memory", row.peak if row else None, 40 * MB, "MB", 1 / MB)
+    for name in (big, big_raw):
         os.unlink(name)
     return section
 
@@ -296,5 +329,14 @@ def _lookup_program(bench: Bench) -> str | None:
     return program
 
 
-SECTIONS: tuple[Callable[[Bench], Section], ...] = (small, resnet18, gibibyte, holes, many_blobs, many_tensors, opening)
+SECTIONS: tuple[Callable[[Bench], Section], ...] = (
+    small,
+    resnet18,
+    gibibyte,
+    signed,
+    holes,
+    many_blobs,
+    many_tensors,
+    opening,
+)
 QUICK: tuple[Callable[[Bench], Section], ...] = (small, resnet18, many_tensors, opening)
