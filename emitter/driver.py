@@ -18,6 +18,7 @@ from emitter.values import check_text, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import BinaryIO
 
     from emitter.options import Format
     from emitter.planner import Job
@@ -72,6 +73,7 @@ def emit(
     output: str | os.PathLike[str],
     *,
     target: str | Sequence[str] = "native",
+    to: BinaryIO | None = None,
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
     warn: Callable[[str], None] | None = None,
@@ -80,18 +82,21 @@ def emit(
     """Write `package` to `output` for one target, or for several with `{target}` or `{triple}` in `output`.
 
     Without these, several of Apple's targets for one platform give one universal file, and one Artefact.
+    With `to`, a stream open for writing bytes, the one output goes there, and `output` only says what it is called.
     `options` are the fields of `emitter.options.Options`; docs/python.md has their defaults. Returns an Artefact for
     each target, in their order. `progress(done, total)` is called with bytes, `note(line)` with what was decided,
     `warn(line)` with what may not be what you want (without it, `note` gets that). Everything is checked before a byte
     is written, and existing files stay as they are until all their successors are complete. Raises EmitterError.
     """
-    from emitter.output import DATA_MODE, IMAGE_MODE, holds, open_output
+    from emitter.output import DATA_MODE, IMAGE_MODE, StreamFile, holds, open_output
     from emitter.transfer import write_plan
 
     say = note or (lambda _line: None)
     _check_package(package)
     planner = Planner(package, make_options(options), say, warn or say)
     jobs = planner.plan(path_text(output), [targets.resolve(name) for name in _target_names(target)])
+    if to is not None:
+        _check_stream(to, jobs)
     # Every file layout is fixed, and what can be refused has been.
     if max(job.bytes_plan.size for job in jobs) >= _WORTH_A_THREAD:
         with suppress(RuntimeError):  # where no thread can start, the import below takes its time
@@ -107,7 +112,9 @@ def emit(
                 beside and stack.enter_context(open_output(beside.path, beside.plan.size, DATA_MODE, sources))
             )
             mode = IMAGE_MODE if job.format == "library" else DATA_MODE
-            outputs.append(stack.enter_context(open_output(job.path, job.plan.size, mode, sources)))
+            size = job.plan.size
+            out = StreamFile(job.path, size, to) if to is not None else open_output(job.path, size, mode, sources)
+            outputs.append(stack.enter_context(out))
         finished = []
         for job, out, bytes_out in zip(jobs, outputs, sidecars, strict=True):
             pack = job.pack
@@ -115,7 +122,6 @@ def emit(
                 from emitter.sidecar import write_sidecar
 
                 pack, crcs = write_sidecar(bytes_out.fd, job.sidecar, pack, job.resolved.target, progress=progress)
-                finished.append(bytes_out)
                 write_plan(out.fd, job.plan, pack)
             else:
                 crcs = write_plan(out.fd, job.plan, pack, progress=progress)
@@ -133,6 +139,8 @@ def emit(
                 companion.write(data)
                 finished.append(companion)
             finished.append(out)
+            if bytes_out is not None:
+                finished.append(bytes_out)  # behind the library: where that cannot be replaced, both stay
             artefacts.append(_artefact(package, job, crcs))
         # Everything is written. What follows are renames.
         for file in finished:
@@ -144,6 +152,17 @@ def emit(
 def _check_package(package: object) -> None:
     if not isinstance(package, Package):
         raise UsageError("this is not a package", expected="an emitter.Package", actual=type(package).__name__)
+
+
+def _check_stream(stream: object, jobs: Sequence[Job]) -> None:
+    if not callable(getattr(stream, "write", None)):
+        raise UsageError("`to` is not a stream", expected="an object with write(bytes)", actual=type(stream).__name__)
+    if len(jobs) > 1 or jobs[0].sidecar is not None:
+        raise UsageError(
+            "a stream takes one file",
+            actual=f"{len(jobs)} outputs" if len(jobs) > 1 else "a library and its sidecar",
+            hint="leave out `to`, or emit one after the other",
+        )
 
 
 def _target_names(target: object) -> list[str]:

@@ -21,12 +21,23 @@ _REASONS = {
     errno.EFBIG: ("larger than the file system or `ulimit -f` allows", "raise it, or write to another file system"),
     errno.EROFS: ("the file system is read-only", "write to another directory"),
     errno.EACCES: ("no permission to write there", "write to another directory, or change the permissions of this one"),
-    errno.EPERM: ("no permission to write there", "write to another directory, or change the permissions of this one"),
+    errno.EPERM: ("the system permits no change there", "it may be immutable (see lsattr): write to another directory"),
+    errno.EBUSY: ("in use by the system", "it may be a mount point: write to another place"),
+    errno.ETXTBSY: ("in use by a running program", "end it, or write under another name"),
     errno.ENOENT: ("the directory does not exist", "create it first"),
     errno.ENOTDIR: ("a part of the path is not a directory", "check the path"),
     errno.ENAMETOOLONG: ("the name is too long for the file system", "choose a shorter name"),
     errno.ELOOP: ("the symbolic links lead in a circle", "remove the link first"),
 }  # fmt: skip
+
+# The same for what Windows says (winerror): a file that is open, locked, or mapped, cannot be replaced there.
+_HELD = ("open or loaded in another program", "end the program, or write under another name")
+_WINDOWS_REASONS = {
+    5: ("access is denied", "if a program has loaded it, end that, or write under another name"),  # ERROR_ACCESS_DENIED
+    32: _HELD,  # ERROR_SHARING_VIOLATION
+    33: _HELD,  # ERROR_LOCK_VIOLATION
+    1224: _HELD,  # ERROR_USER_MAPPED_FILE
+}
 
 
 def pwrite(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
@@ -50,7 +61,9 @@ def pwrite(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
 
 def output_error(error: OSError, path: str | None = None) -> OutputError:
     """Return what the system said as an OutputError: what, and what to do."""
-    what, hint = _REASONS.get(error.errno or 0, (f"cannot be written: {error.strerror or error}", None))
+    unknown = (f"cannot be written: {error.strerror or error}", None)
+    what, hint = _REASONS.get(error.errno or 0, unknown)
+    what, hint = _WINDOWS_REASONS.get(getattr(error, "winerror", None) or 0, (what, hint))
     if error.errno == errno.ENOENT and path is not None and os.path.isdir(os.path.dirname(os.path.abspath(path))):
         what, hint = "no file can be made in this directory", "write to another directory"
     return OutputError(what, where=path, hint=hint)
