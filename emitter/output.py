@@ -20,6 +20,7 @@ from emitter.writing import output_error, pwrite
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
+    from typing import BinaryIO
 
     from emitter.package import Source
 
@@ -27,6 +28,7 @@ __all__ = [
     "DATA_MODE",
     "IMAGE_MODE",
     "OutputFile",
+    "StreamFile",
     "cleanup_on_signals",
     "holds",
     "new_directory",
@@ -49,6 +51,8 @@ _NOT_A_FILE = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }
+
+_STEP = 1 << 20  # bytes that are handed to a stream at once
 
 _temporary: set[str] = set()  # names that must not outlive the process
 
@@ -141,6 +145,51 @@ class OutputFile:
         if self._name is not None:
             _remove(self._name)
             self._name = None
+
+
+class StreamFile:
+    """The same for a stream that a caller has opened: the bytes are collected in a temporary file, and then written.
+
+    Leaving the context without a commit writes nothing.
+    """
+
+    def __init__(self, path: str, size: int, stream: BinaryIO) -> None:
+        from tempfile import TemporaryFile
+
+        self.path = path
+        self.size = size
+        self._stream = stream
+        try:
+            self._file = TemporaryFile(buffering=0)  # noqa: SIM115 - __exit__ closes it
+            self._file.truncate(size)
+        except OSError as error:
+            raise output_error(error, path) from error
+        self.fd = self._file.fileno()
+
+    def __enter__(self) -> StreamFile:  # noqa: PYI034 - typing.Self is not in Python 3.10
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if isinstance(error, OutputError) and error.where is None:
+            error.where = self.path
+
+    def commit(self) -> None:
+        """Write the bytes to the stream, from its position on. Raises OutputError."""
+        try:
+            self._file.seek(0)
+            while block := self._file.read(_STEP):
+                view = memoryview(block)
+                while view:
+                    # A raw stream may take a part, and says so; others take everything.
+                    taken = self._stream.write(view)
+                    view = view[len(view) if taken is None else taken :]
+        except (OSError, ValueError) as error:  # ValueError: it is closed
+            if isinstance(error, OSError):
+                raise output_error(error, self.path) from error
+            raise OutputError(f"cannot write: {error}", where=self.path) from error
 
 
 def open_output(

@@ -155,8 +155,10 @@ DOCUMENTS = {
     ],
     "extract": ["emitter extract --json a.npy -o a.safetensors"],
     "manifest": [
-        f"echo '{MANIFEST}' > m.json\n"
-        + "emitter --manifest m.json -o m.pack && emitter extract m.pack -o out && cat out/manifest.json",
+        (
+            f"echo '{MANIFEST}' > m.json\n"
+            "emitter --manifest m.json -o m.pack && emitter extract m.pack -o out && cat out/manifest.json"
+        ),
         "emitter extract a.npy -o out2 && cat out2/manifest.json",
     ],
     "plan": [

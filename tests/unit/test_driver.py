@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import emitter
 from emitter import Package
 from emitter.checksum import crc32c
-from emitter.errors import EmitterError, InputError, UsageError
+from emitter.errors import EmitterError, InputError, OutputError, UsageError
 
 TARGET = "aarch64-linux-gnu"
 
@@ -259,3 +260,55 @@ def test_modes_are_those_of_a_linker(umask: int, mode: int, package: Package, tm
         os.umask(before)
     assert (tmp_path / "libm.so").stat().st_mode & 0o777 == mode
     assert (tmp_path / "m.o").stat().st_mode & 0o777 == mode & ~0o111
+
+
+class Choosy(io.RawIOBase):
+    """A raw stream that takes at most a few bytes of each write."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        taken = bytes(data)[:1000]
+        self.data += taken
+        return len(taken)
+
+
+@pytest.mark.parametrize("name", ["libm.so", "m.o", "m.pack"])
+def test_a_stream_gets_the_same_bytes(package: Package, tmp_path: Path, name: str) -> None:
+    emitter.emit(package, tmp_path / name, target=TARGET)
+    expected = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+    buffer, raw = io.BytesIO(b"before"), Choosy()
+    buffer.seek(6)
+    (artefact,) = emitter.emit(package, tmp_path / name, target=TARGET, to=buffer)
+    emitter.emit(package, tmp_path / name, target=TARGET, to=raw)  # type: ignore[arg-type] # a raw stream does, too
+    assert buffer.getvalue() == b"before" + expected
+    assert raw.data == expected
+    assert artefact.size == len(expected)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_that_cannot_take_it_is_an_error(package: Package, tmp_path: Path) -> None:
+    closed = io.BytesIO()
+    closed.close()
+    with pytest.raises(OutputError, match=r"libm\.so: cannot write"):
+        emitter.emit(package, "libm.so", target=TARGET, to=closed)
+    for wrong in ("path", object()):
+        with pytest.raises(UsageError, match="not a stream"):
+            emitter.emit(package, "libm.so", target=TARGET, to=wrong)  # type: ignore[arg-type] # what it refuses
+    with pytest.raises(UsageError, match="a stream takes one file"):
+        emitter.emit(package, "{target}.so", target=[TARGET, "s390x-linux-gnu"], to=io.BytesIO())
+    with pytest.raises(UsageError, match="a stream takes one file"):
+        emitter.emit(package, "libm.so", target=TARGET, to=io.BytesIO(), sidecar=True)
+
+
+def test_nothing_reaches_a_stream_before_everything_is_checked(package: Package) -> None:
+    package.add_raw("late", b"x")
+    buffer = io.BytesIO()
+    with pytest.raises(EmitterError):
+        emitter.emit(package, "libm.so", target=TARGET, to=buffer, section=".x")
+    assert buffer.getvalue() == b""
