@@ -168,3 +168,15 @@ def test_a_sidecar_that_does_not_belong_is_refused(opener: Path, wine: Wine, tmp
         strict=True,
     ):
         assert message.endswith(f"{name}: {words}")
+
+
+def test_another_file_at_the_path_of_a_loaded_library(wine: Wine, tmp_path: Path) -> None:
+    """Windows gives the library that it loaded from that path before, whatever is there now."""
+    program = compile_and_link([mingw("x86_64")], tmp_path / "replaced.exe", "replaced.c", *STRICT)
+    write(tmp_path / "one.dll", "one", 1)
+    write(tmp_path / "two.dll", "two", 2)
+    assert printed(wine, program, "./one.dll", "./two.dll", cwd=tmp_path) == [
+        "refused: ./one.dll: another file was loaded than the one that was checked",
+        "one 1",
+        "two 2",
+    ]
