@@ -332,6 +332,21 @@ RANDOM = "long getrandom(void *, long, int); long f(void) { return getrandom(0, 
 RPATH = "-Wl,--enable-new-dtags,-rpath,"
 
 
+def libraries(one: str, two: str, *names: str) -> Callable[[Files], tuple[str, bytes]]:
+    """Return a maker of a zip file of two libraries with the symbols `names`."""
+
+    def make(files: Files) -> tuple[str, bytes]:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as container:
+            for file, name in zip((one, two), names, strict=True):
+                path = files.folder / file
+                emit(tensors(), path, target=X86, name=name)
+                container.writestr(file, path.read_bytes())
+        return "x.zip", out.getvalue()
+
+    return make
+
+
 def textrel(files: Files) -> bytes:
     """Return a library with a relocation in its code."""
     source = f".text\n.globl f\n.type f,@function\nf: .quad g\n.size f,8\n{NOTE}"
@@ -525,6 +540,9 @@ ROWS: list[Row] = [
         emitted(X86, ".o", retain=True)),
     Row("pack-symbol",
         patched(X86, lambda data: sym(sym(data, "emitter_pack", st_size=1), "m", st_size=1)), emitted(X86)),
+    Row("pack-symbol-clash", libraries("a.so", "b.so", "m", "m"), libraries("a.so", "b.so", "m", "n")),
+    Row("pack-source-missing", emitted(X86), emitted(X86), {"against": ["alpha=raw:alpha.bin", "beta=raw:beta.bin"]},
+        {"against": ["alpha=raw:alpha.bin", "gamma=raw:beta.bin"]}),
     # reach
     Row("elf-code-reach", case("reloc-overflow/rv_mold.so"), linked("rvlib", compiler=f"{RV}-gcc")),
     # protections

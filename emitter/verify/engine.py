@@ -13,6 +13,7 @@ from emitter.verify.identify import guess_target, kind_of, page_size_of, recogni
 from emitter.verify.model import RULES, Finding, rank
 from emitter.verify.profile import DEFAULT, load_profile
 from emitter.verify.settings import Settings, find_settings, read_settings
+from emitter.verify.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,6 +149,7 @@ def verify_paths(paths: Sequence[str], options: Options = Options()) -> Result: 
             actual=f"{result.passed_over} files that are no artefacts",
             hint="name objects, archives, libraries, programs or packs, or what holds them",
         )
+    run.finish()
     run.waive()
     baseline.suppress(result, options.baseline or run.from_folder(settings.baseline))
     # The order of the files stays; within one, the worst comes first.
@@ -168,6 +170,7 @@ class _Run:
         self.result.fail_on = settings.fail_on or "error"
         self.sources: Sources | None = open_sources(options.against) if options.against else None
         self.budget = Budget()
+        self.together = Together()
         self._profiles: dict[str, Profile] = {}
         self._targets: dict[str, Resolved] = {}
         self._used: set[int] = set()
@@ -300,6 +303,7 @@ class _Run:
         self._ask(check)
         try:
             identity = check.report.identity
+            self.together.add(check)
         except EmitterError:
             return MemberFacts(artefact.name, check.format, None)
         facts = (identity.machine, identity.machine_code, identity.pointer_width, identity.byte_order)
@@ -413,6 +417,21 @@ class _Run:
             )  # fmt: skip
             self.result.findings.append(finding)
             self.result.files.append(Verified(item.path, item.member, "unreadable", "", False, ""))
+
+    def finish(self) -> None:
+        """Ask what only all artefacts together tell."""
+        if self.sources is not None and not self.together.has_packs:
+            self.result.errors.append(
+                InputError(
+                    "no artefact holds a pack to compare with --against",
+                    where=", ".join(self.options.against[:3]),
+                    hint="name files that emitter wrote",
+                )
+            )
+        for name, finding in self.together.findings(self.sources):
+            severity = self.options.severities.get(name, finding.severity)
+            if severity != "off":
+                self.result.findings.append(finding._replace(severity=severity))  # type: ignore[arg-type] # checked
 
     def waive(self) -> None:
         """Take out what waivers mean, and say which of them are of no use any more."""

@@ -1,0 +1,522 @@
+"""What `emitter verify` makes of paths, containers, configurations and baselines, and how it reports."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from emitter import EmitterError, Package, cli, emit
+from emitter.errors import FormatError, InputError, UsageError
+from emitter.verify import assert_ok, containers, engine, model, verify
+from emitter.verify.output import github, junit, text
+from tests.c_tools import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X86 = "x86_64-linux-gnu"
+
+
+def library(path: Path, target: str = X86, name: str = "m") -> bytes:
+    package = Package()
+    package.add_raw("w", bytes(range(256)) * 4)
+    emit(package, path, target=target, name=name)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> bytes:
+    return library(tmp_path / "good.so")
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> bytes:
+    """Return a library for AArch64: for x86-64 it has one error."""
+    return library(tmp_path / "bad.so", "aarch64-linux-gnu")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a folder without a configuration above it."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+
+def zip_of(**members: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as container:
+        for name, data in members.items():
+            container.writestr(name.replace("__", "/") + ".so", data)
+    return out.getvalue()
+
+
+def tar_of(mode: str, **members: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=f"w:{mode}") as container:  # type: ignore[call-overload] # the modes of tests
+        for name, data in members.items():
+            info = tarfile.TarInfo(f"./lib/{name}.so")
+            info.size = len(data)
+            container.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def places(result: engine.Result) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.member) for finding in result.findings if finding.severity == "error"]
+
+
+# Paths
+
+
+def test_a_folder_is_searched_and_the_rest_is_counted(good: bytes, bad: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "x.so").write_bytes(bad)
+    (folder / "y.so").write_bytes(good)
+    (folder / "readme.txt").write_text("hello")
+    (folder / "empty").write_text("")
+    (folder / "loop").symlink_to(folder)
+    (folder / "out.so").symlink_to(tmp_path / "bad.so")
+    result = verify(folder, target=X86)
+    assert [os.path.relpath(file.path, folder) for file in result.files] == ["y.so", "a/b/x.so"]
+    assert result.passed_over == 2
+    assert [finding.rule for finding in result.findings] == ["elf-machine"]
+    assert result.status == 1
+
+
+def test_nothing_to_verify_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="nothing to verify"):
+        verify(tmp_path / "empty")
+    with pytest.raises(UsageError, match="no file to verify"):
+        verify()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello world", b"\x7fEL", b"\0" * 100])
+def test_a_named_file_that_is_no_artefact_is_an_error(content: bytes, tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    result = verify(path, tmp_path / "good.so")
+    assert result.status == 2
+    assert len(result.errors) == 1
+    assert len(result.files) == 1  # the other one was verified all the same
+    del good
+
+
+def test_a_name_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+    assert verify(tmp_path / "nobody.so").status == 2
+    (tmp_path / "link.so").symlink_to("nobody.so")
+    assert verify(tmp_path / "link.so").status == 2
+
+
+def test_a_linker_script_is_passed_over(tmp_path: Path, good: bytes) -> None:
+    (tmp_path / "libc.so").write_text("/* GNU ld script */\nGROUP ( /lib/libc.so.6 )\n")
+    result = verify(tmp_path / "libc.so", tmp_path / "good.so")
+    assert (result.status, result.passed_over) == (0, 1)
+    del good
+
+
+def test_a_broken_header_is_a_finding(tmp_path: Path, good: bytes) -> None:
+    (tmp_path / "x.so").write_bytes(good[:4] + b"\x09" + good[5:])
+    result = verify(tmp_path / "x.so")
+    assert [finding.rule for finding in result.findings] == ["file-malformed"]
+    assert "EI_CLASS" in result.findings[0].actual
+
+
+def test_without_a_target_the_report_says_that_identity_was_not_judged(good: bytes, tmp_path: Path) -> None:
+    result = verify(tmp_path / "good.so")
+    assert any("identity not judged" in note for note in result.notes)
+    assert [(file.target, file.identity_judged) for file in result.files] == [(X86, False)]
+    result = verify(tmp_path / "good.so", target="amd64")
+    assert result.notes == []
+    assert [(file.target, file.identity_judged) for file in result.files] == [(X86, True)]
+    del good
+
+
+# Containers
+
+
+@pytest.mark.parametrize("mode", ["", "gz", "bz2", "xz"])
+def test_members_of_tar_archives(mode: str, good: bytes, bad: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"x.tar.{mode}"
+    path.write_bytes(tar_of(mode, x=bad, y=good))
+    result = verify(path, target=X86)
+    assert [file.member for file in result.files] == ["lib/x.so", "lib/y.so"]
+    assert places(result) == [("elf-machine", "lib/x.so")]
+
+
+def test_members_of_zip_files_and_what_lies_in_them(good: bytes, bad: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(zip_of(a__b=bad, c=good))
+    assert places(verify(tmp_path / "x.zip", target=X86)) == [("elf-machine", "a/b.so")]
+    outer = io.BytesIO()
+    with zipfile.ZipFile(outer, "w") as container:
+        container.writestr("inner.zip", zip_of(x=bad))
+        container.writestr("more.tar.gz", tar_of("gz", y=bad))
+        container.writestr("notes.txt", "hello")
+    (tmp_path / "outer.zip").write_bytes(outer.getvalue())
+    result = verify(tmp_path / "outer.zip", target=X86)
+    assert places(result) == [("elf-machine", "inner.zip!x.so"), ("elf-machine", "more.tar.gz!lib/y.so")]
+    assert result.passed_over == 1
+
+
+@pytest.mark.parametrize("mode", ["gz", "xz"])
+def test_files_of_debian_packages(mode: str, good: bytes, bad: bytes, tmp_path: Path) -> None:
+    need("dpkg-deb")
+    root = tmp_path / "root"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN" / "control").write_text(
+        "Package: x\nVersion: 1\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n"
+    )
+    (root / "usr" / "lib").mkdir(parents=True)
+    (root / "usr" / "lib" / "x.so").write_bytes(bad)
+    (root / "usr" / "lib" / "y.so").write_bytes(good)
+    command = ["dpkg-deb", f"-Z{'gzip' if mode == 'gz' else mode}", "--build", root, tmp_path / "x.deb"]
+    subprocess.run(command, check=True, capture_output=True)
+    result = verify(tmp_path / "x.deb", target=X86)
+    assert {file.member for file in result.files} == {"usr/lib/x.so", "usr/lib/y.so"}
+    assert places(result) == [("elf-machine", "usr/lib/x.so")]
+
+
+def test_a_container_that_unpacks_to_too_much_is_refused(tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "bomb.zip"
+    path.write_bytes(zip_of(x=good + bytes(50 << 20)))
+    assert path.stat().st_size < 1 << 20
+    view = containers.View.open(path)
+    with view:
+        item = containers.Item(str(path), "", view, named=True)
+        found = list(containers.items_of_container("zip", item, view, containers.Budget(1 << 20), lambda *_: True))
+        assert [one.view for one in found] == [None]
+        assert "too large" in str(found[0].error)
+        with pytest.raises(FormatError, match="too much"):
+            list(
+                containers.items_of_container(
+                    "gz", *_bomb(tmp_path), containers.Budget(1 << 30, 1 << 20), lambda *_: True
+                )
+            )
+
+
+def _bomb(folder: Path) -> tuple[containers.Item, containers.View]:
+    path = folder / "bomb.tar.gz"
+    path.write_bytes(tar_of("gz", x=bytes(50 << 20)))
+    view = containers.View.open(path)
+    return containers.Item(str(path), "", view, named=True), view
+
+
+@pytest.mark.parametrize("cut", [3, 30, 200, 1500])
+def test_a_broken_container_is_a_finding(cut: int, good: bytes, tmp_path: Path) -> None:
+    for name, data in (("x.zip", zip_of(x=good)), ("x.tar.gz", tar_of("gz", x=good)), ("x.tar", tar_of("", x=good))):
+        path = tmp_path / name
+        path.write_bytes(data[:-cut])
+        try:
+            result = verify(path)
+        except InputError:
+            continue  # nothing was left of it
+        assert result.status in (0, 1, 2)
+        assert result.files or result.errors
+
+
+# Configuration
+
+
+CONFIG = """
+edition = 1
+fail-on = "warning"
+
+[[path]]
+match = "*/bad.so"
+target = "aarch64-linux-gnu"
+profile = "mine"
+
+[[path]]
+match = "*.so"
+target = "x86_64-linux-gnu"
+
+[profiles.mine]
+extends = "jetson"
+max-size = 100
+
+[[waiver]]
+rule = "elf-machine"
+path = "nobody/*"
+reason = "never used"
+"""
+
+
+def test_paths_have_targets_and_profiles(
+    good: bytes, bad: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "emitter-verify.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path / "cwd")  # it is found upwards
+    result = verify("../good.so", "../bad.so")
+    assert [(file.target, file.profile) for file in result.files] == [
+        (X86, "generic-linux"),
+        ("aarch64-linux-gnu", "mine"),
+    ]
+    assert [finding.rule for finding in result.findings] == ["file-size"]
+    assert result.fail_on == "warning"
+    assert any("is not used (never used)" in note for note in result.notes)
+    assert verify("../good.so", "../bad.so", config="").findings == []
+    del good, bad
+
+
+@pytest.mark.parametrize(
+    ("expires", "waived"), [("", True), ('expires = "2999-01-01"', True), ("expires = 2001-02-03", False)]
+)
+def test_a_waiver_holds_until_it_expires(expires: str, waived: bool, bad: bytes, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    row = f'[[waiver]]\nrule = "elf-machine"\npath = "*/bad.so"\nsubject = "e_*"\nreason = "known"\n{expires}\n'
+    config.write_text(row)
+    result = verify(tmp_path / "bad.so", target=X86, config=config)
+    assert [reason for _, reason in result.waived] == (["known"] if waived else [])
+    assert bool(result.findings) != waived
+    assert any("expired on 2001-02-03" in note for note in result.notes) != waived
+    assert result.status == (0 if waived else 1)
+    del bad
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("targett = 'x'", "did you mean target?"),
+        ("[[path]]\nmatsh = 'x'", "did you mean match?"),
+        ("[[path]]\ntarget = 'x'", "match is missing"),
+        ("[[waiver]]\nrule = 'elf-machine'\npath = 'x'", "reason is missing"),
+        ("[[waiver]]\nrule = 'elf-machin'\npath = 'x'\nreason = 'x'", "did you mean elf-machine?"),
+        ("[[waiver]]\nrule = 'elf-machine'\npath = 'x'\nreason = 'x'\nexpires = 'soon'", "not a date"),
+        ("edition = 99", "no such edition"),
+        ("fail-on = 'info'", "not a severity"),
+        ("max-size = 'big'", "not a size"),
+        ("page-size = 5000", "not a page size"),
+        ("target = 3", "another type"),
+        ("profile = 'mine'\n[profiles.mine]\nsonam = true", "did you mean soname?"),
+        ("profile = 'mine'\n[profiles.mine]\nsoname = 'x'", "another type"),
+        ("profile = 'mine'\n[profiles.mine.rules]\nelf-machine = 'bad'", "not a severity"),
+        ("profile = 'mine'\n[profiles.mine.rules]\nelf-machin = 'off'", "did you mean elf-machine?"),
+        ("profile = 'mine'\n[profiles.mine]\nextends = 'mine'", "circle"),
+        ("profile = 'generic-linus'", "did you mean generic-linux?"),
+        ("profile = 'mine'\n[profiles.mine]\nformats = ['exe']", "something else"),
+        ("not toml", "not TOML"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(config: str, message: str, good: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(config)
+    with pytest.raises(UsageError) as caught:
+        verify(tmp_path / "good.so", config=path)
+    assert message in str(caught.value)
+    del good
+
+
+def test_pyproject_is_read_where_it_has_the_table(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.emitter.verify]\nmax-size = '1K'\n")
+    inner = tmp_path / "cwd"
+    (inner / "pyproject.toml").write_text("[tool.other]\nx = 'emitter'\n")
+    monkeypatch.chdir(inner)
+    assert [finding.rule for finding in verify("../good.so").findings] == ["file-size"]
+    del good
+
+
+def test_rules_of_a_newer_edition_do_not_turn_green_red(
+    bad: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = model.RULES["elf-machine"]._replace(since=2)
+    monkeypatch.setitem(model.RULES, "elf-machine", newer)
+    assert [finding.severity for finding in verify(tmp_path / "bad.so", target=X86).findings] == ["info"]
+    del bad
+
+
+def test_every_shipped_profile_loads() -> None:
+    from emitter.verify.profile import load_profile, shipped
+
+    assert {
+        "generic-linux", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "android-21", "android-35", "yocto-strict",
+        "jetson", "apple-macos-11", "apple-ios-15", "windows-x64", "bare-metal-cortex-m", "reproducible",
+    } == set(shipped())  # fmt: skip
+    for name in shipped():
+        assert load_profile(name).get("description")
+
+
+def test_a_profile_takes_over_the_keys_of_another() -> None:
+    from emitter.verify.profile import load_profile
+
+    profile = load_profile("manylinux_2_34")
+    assert profile.get("symbol-versions")["GLIBC"] == "2.34"
+    assert "libc.so.6" in profile.get("libraries")
+
+
+# Baseline
+
+
+def test_findings_of_a_baseline_do_not_count(bad: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, baseline = str(tmp_path / "bad.so"), str(tmp_path / "base.json")
+    arguments = ["verify", path, "--target", X86, "--baseline", baseline]
+    assert cli.main([*arguments, "--write-baseline"]) == 0
+    assert json.loads((tmp_path / "base.json").read_text())["schema"] == "emitter.baseline/1"
+    assert cli.main(arguments) == 0
+    assert "1 known from the baseline" in capsys.readouterr().out
+    (tmp_path / "base.json").write_text("[]")
+    assert cli.main(arguments) == 2
+    library(tmp_path / "bad.so")
+    assert cli.main([*arguments[:-1], str(_written(tmp_path))]) == 0
+    assert "is gone" in capsys.readouterr().out
+    del bad
+
+
+def _written(folder: Path) -> Path:
+    path = folder / "old.json"
+    row = {"rule": "elf-machine", "path": "gone.so", "member": "", "subject": "e_machine"}
+    path.write_text(json.dumps({"schema": "emitter.baseline/1", "findings": [row]}))
+    return path
+
+
+# Reports
+
+
+def test_the_exit_status(good: bytes, bad: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    g, b = str(tmp_path / "good.so"), str(tmp_path / "bad.so")
+    assert cli.main(["verify", g, "--target", X86]) == 0
+    assert cli.main(["verify", b, "--target", X86]) == 1
+    assert cli.main(["verify", b, "--target", X86, "--fail-on", "never"]) == 0
+    assert cli.main(["verify", b, "--target", X86, "--rule", "elf-machine=warning"]) == 0
+    assert cli.main(["verify", b, "--target", X86, "--rule", "elf-machine=warning", "--fail-on", "warning"]) == 1
+    assert cli.main(["verify", b, "--target", X86, "--rule", "elf-machine=off"]) == 0
+    assert cli.main(["verify", g, "--target", "nonsense"]) == 2
+    assert cli.main(["verify", g, "--rule", "elf-machin=off"]) == 2
+    assert cli.main(["verify", g, "--page-size", "5000"]) == 2
+    assert cli.main(["verify", g, "--write-baseline"]) == 2
+    assert cli.main(["verify", g, "--json", "--format", "junit"]) == 2
+    assert cli.main(["verify"]) == 2
+    captured = capsys.readouterr()
+    assert "did you mean elf-machine?" in captured.err
+    assert "Traceback" not in captured.err
+    del good, bad
+
+
+def test_the_text_says_what_why_and_what_to_do(bad: bytes, tmp_path: Path) -> None:
+    result = verify(tmp_path / "bad.so", target=X86)
+    said = text(result)
+    finding = result.findings[0]
+    for part in (str(tmp_path / "bad.so"), finding.rule, finding.expected, finding.actual, finding.why, finding.fix):
+        assert part in said
+    assert "\x1b" not in said
+    assert "\x1b[1;31merror[elf-machine]\x1b[0m" in text(result, colour=True)
+    assert said.endswith("1 artefact verified: 1 error\n")
+    del bad
+
+
+def hostile(tmp_path: Path) -> engine.Result:
+    result = engine.Result()
+    path = f"{tmp_path}/a\x1b[2J,b:c%.so"
+    result.files.append(engine.Verified(path, "", "x", "", identity_judged=False, profile=""))
+    finding = model.Finding("elf-machine", "error", path, "", "<&\"'\n]]>", "x\0y", "\ud800", "why", "fix")
+    result.findings.append(finding)
+    result.findings.append(finding._replace(severity="warning"))
+    result.errors.append(EmitterError("what\x07", where="<w>"))
+    return result
+
+
+def test_control_characters_reach_nobody(tmp_path: Path) -> None:
+    result = hostile(tmp_path)
+    for render in (text, junit, github):
+        said = render(result)
+        assert all(character.isprintable() or character == "\n" for character in said), render
+        said.encode()
+    json.dumps(result.to_json()).encode()
+
+
+def test_junit_is_xml_that_counts(tmp_path: Path) -> None:
+    root = ElementTree.fromstring(junit(hostile(tmp_path)))  # noqa: S314 - we wrote it
+    assert root.tag == "testsuites"
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "1", "1")
+    for suite in root:
+        assert suite.tag == "testsuite"
+        cases = list(suite)
+        assert int(suite.get("tests", "")) == len(cases)
+        assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
+        assert all(case.get("name") and case.get("classname") for case in cases)
+
+
+def test_annotations_are_escaped(tmp_path: Path) -> None:
+    line = github(hostile(tmp_path)).split("\n")[0]
+    properties, _, message = line.removeprefix("::error ").partition("::")
+    fields = dict(field.split("=") for field in properties.split(","))
+    assert fields["title"] == "elf-machine"
+    assert fields["file"].endswith("\\x1b[2J%2Cb%3Ac%25.so")
+    assert "%0A" in message
+
+
+def test_the_json_document(good: bytes, bad: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["verify", str(tmp_path / "bad.so"), "--target", X86, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert next(iter(document)) == "schema"
+    assert document["schema"] == "emitter.verify/1"
+    assert set(document["findings"][0]) == set(model.Finding._fields)
+    assert document["status"] == 1
+    del good, bad
+
+
+def test_the_rules_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rules"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(model.RULES)
+    assert cli.main(["rules", "elf-load-alignment"]) == 0
+    said = capsys.readouterr().out
+    assert "why: " in said and "fix: " in said and "max-page-size" in said
+    assert cli.main(["rules", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "emitter.rules/1"
+    assert [rule["id"] for rule in document["rules"]] == list(model.RULES)
+    assert cli.main(["rules", "elf-load-alignmen"]) == 2
+    assert "did you mean elf-load-alignment?" in capsys.readouterr().err
+
+
+def test_assert_ok(good: bytes, bad: bytes, tmp_path: Path) -> None:
+    assert_ok(tmp_path / "good.so", target=X86)
+    with pytest.raises(AssertionError, match="elf-machine"):
+        assert_ok(tmp_path / "bad.so", target=X86)
+    with pytest.raises(AssertionError, match="file-size"):
+        assert_ok(tmp_path / "good.so", target=X86, max_size=10, rules={"file-size": "warning"}, fail_on="warning")
+    del good, bad
+
+
+# --against
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("target", [X86, "s390x-linux-gnu"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_tensors_are_compared_with_their_source(order: str, target: str, compressed: bool, tmp_path: Path) -> None:
+    array = np.asarray(np.arange(6000, dtype=np.float32).reshape(20, 30, 10), order=order)  # type: ignore[call-overload] # either
+    source = tmp_path / "w.npz"
+    (np.savez_compressed if compressed else np.savez)(source, w=array)
+    package = Package()
+    package.add_input(source)
+    path = tmp_path / "m.so"
+    emit(package, path, target=target)
+    assert verify(path, target=target, against=[source]).status == 0
+    changed = bytearray(path.read_bytes())
+    with_w = changed.index(array[3, 4:].astype(">f4" if target[0] == "s" else "<f4").tobytes())
+    changed[with_w + 5] ^= 1
+    path.write_bytes(changed)
+    result = verify(path, target=target, against=[source], rules={"pack-checksum": "off"})
+    assert [(finding.rule, finding.subject) for finding in result.findings] == [("pack-source", "tensor w")]
+    at = (3 * 300 + 4 * 10) * 4 + 5
+    assert result.findings[0].actual == f"they differ from byte {at} on"
+
+
+def test_a_source_that_nothing_holds_is_an_error(tmp_path: Path) -> None:
+    need("gcc")
+    (tmp_path / "x.c").write_text("int x;\n")
+    subprocess.run(["gcc", "-c", "x.c", "-o", "x.o"], cwd=tmp_path, check=True)
+    (tmp_path / "w.bin").write_bytes(b"abc")
+    result = verify(tmp_path / "x.o", against=[f"w=raw:{tmp_path}/w.bin"])
+    assert result.status == 2
+    assert "holds a pack" in str(result.errors[0])
