@@ -192,7 +192,7 @@ def signed(bench: Bench) -> Section:
     inputs.touch_free_memory()
     for title, path, raw in (("46.8 MB", resnet, resnet_raw), ("1 GiB", big, big_raw)):
         mine = [
-            bench.emit(f"emitter .dylib, {title} from {origin}", source, "signed.dylib", target="arm64-apple-macos")
+            bench.emit(f"emitter .dylib, {title} from {origin}", source, "hashed.dylib", target="arm64-apple-macos")
             for origin, source in (("safetensors", path), ("raw", f"w=raw:{raw}"))
         ]
         section.rows += compare(mine, bench.cp(raw), bench.rounds)
