@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from emitter.contents import package_of
 from emitter.diff.artefacts import compare_artefacts
 from emitter.diff.model import SECTIONS, Change, Difference, TensorChange
+from emitter.diff.modules import compare_modules
 from emitter.diff.tensors import compare_packages
 from emitter.errors import LoadError
 from emitter.inputs import is_input
@@ -38,6 +39,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> Difference:
     packages = [_package(path, both_artefacts) for path in (first, second)]
     if not both_artefacts:
         _compare_metadata(packages[0], packages[1], sections["metadata"])
+    sections["modules"] = compare_modules(packages[0], packages[1])
     tensors, same = compare_packages(packages[0], packages[1])
     return Difference(first, second, sections, tensors, same)
 

@@ -13,7 +13,7 @@ __all__ = ["SECTIONS", "Change", "Difference", "TensorChange"]
 ChangeKind: TypeAlias = 'Literal["added", "removed", "changed"]'
 
 # The parts of a difference, in the order in which they are shown.
-SECTIONS = ("identity", "dependencies", "hardening", "sections", "symbols", "packs", "metadata", "sizes")
+SECTIONS = ("identity", "dependencies", "hardening", "sections", "symbols", "packs", "modules", "metadata", "sizes")
 
 
 class Change(NamedTuple):

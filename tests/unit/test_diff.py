@@ -18,6 +18,7 @@ from emitter.dtypes import TABLE, DType
 from emitter.errors import EmitterError
 from emitter.package import BufferSource, Extent, Tensor
 from tests.elf_objects import run
+from tests.module_packages import module_package
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,6 +165,22 @@ def test_programs_without_packs_are_compared(tmp_path: Path) -> None:
     difference = diff(tmp_path / "a.o", tmp_path / "b.o")
     assert [change.subject for change in difference.sections["symbols"]] == ["g (symtab)"]
     assert not difference.tensors
+
+
+def test_modules_are_compared_by_their_facts_and_bytes(tmp_path: Path) -> None:
+    emit(module_package(), tmp_path / "a.pack")
+    package = module_package()
+    engine = package.modules[1]
+    engine.alternatives[0] = engine.alternatives[0]._replace(schema_version=2)
+    package.modules[2].alternatives[0] = package.add_module("x", "k", b"\x50\xed\x55\xbb").alternatives[0]
+    package.add_module("top", "k", b"", imports=["root", "x"])
+    emit(package, tmp_path / "libb.so", target="s390x-linux-gnu")
+    difference = diff(tmp_path / "a.pack", tmp_path / "libb.so")
+    modules = {change.subject: (change.before, change.after) for change in difference.sections["modules"]}
+    assert modules.keys() == {"device", "device, bytes of alternative 0", "engine", "top", "x"}
+    assert modules["top"] == (None, "k version 1; imports root, x")
+    assert "tensorrt version 2 if sm == 87 and tensorrt >= 10.3, < 11 or" in str(modules["engine"][1])
+    assert "CRC-32C" in str(modules["device, bytes of alternative 0"][0])
 
 
 def test_damage_is_an_error_and_not_a_difference(tmp_path: Path) -> None:
