@@ -52,10 +52,7 @@ _HEAD = """\
  * library in code that finds data by a table: -fPIC, PIE of clang, PIE on most CPUs. Elsewhere linkers refuse it: if
  * yours says "copy relocation against non-copyable protected symbol", use {name}_data(). So for sizes and tensors.
  *
- *     #include "emitter.h"
- *     emitter_reader reader;
- *     emitter_status status = emitter_open_expect(&reader, {name}_data(), {name}_data_size(), {name}_SCHEMA);
- *
+{usage} *
  * May be defined before: {name}_API, how the symbols are declared{or_static}.
  */
 #ifndef EMITTER{interface}_{name}_H
@@ -114,6 +111,23 @@ _IMPORTS = """\
 #elif defined(_WIN32)
 """
 
+_USAGE = """\
+ *     #include "emitter.h"
+ *     emitter_reader reader;
+ *     emitter_status status = emitter_open_expect(&reader, {name}_data(), {name}_data_size(), {name}_SCHEMA);
+"""
+
+# The symbol is the index alone, and the bytes are in a file that is found by the library's place.
+_USAGE_OF_SIDECAR = """\
+ * The bytes of the tensors are in a file beside the library, which is opened with it:
+ *
+ *     #define EMITTER_LIBRARY
+ *     #include "emitter.h"
+ *     emitter_library library;
+ *     emitter_status status = emitter_library_open(&library, path_of_the_library, message, sizeof message);
+ *     int right = status == EMITTER_OK && library.reader.schema == {name}_SCHEMA;
+"""
+
 _TENSOR = """\
 
 {comment}extern {name}_API const {type} {symbol}[{extent}];
@@ -140,6 +154,7 @@ def render_header(
     symbols: Sequence[TensorSymbol] = (),
     alignment: int = DEFAULT_ALIGNMENT,
     imported: bool = True,
+    sidecar: bool = False,
 ) -> str:
     """Return the header of `package`, emitted as the symbol `name`, with the given symbols of its tensors.
 
@@ -147,7 +162,8 @@ def render_header(
     type that C has for their elements, or else as bytes, with an accessor `SYMBOL_data` and macros `SYMBOL_NDIM` and
     `SYMBOL_SHAPE` (an initialiser, absent for 0 dimensions). `alignment` is the package's default in bytes: a tensor
     that is less aligned than its type is declared as bytes. `imported` says whether Windows finds the symbols in a DLL,
-    or in the program. Raises LayoutError for names that C cannot declare or that collide.
+    or in the program, `sidecar` that the bytes are in a file of their own. Raises LayoutError for names that C cannot
+    declare or that collide.
     """
     tensors = sorted(package.tensors, key=lambda tensor: tensor.name.encode())
     symbol_of = {symbol.tensor: symbol.name for symbol in symbols}
@@ -155,7 +171,9 @@ def render_header(
     _check_free(_names(name, tensors, symbol_of))
     imports = _IMPORTS.format(name=name) if imported else "#if defined(_WIN32)\n"
     or_static = f"; {name}_STATIC, on Windows, if they are not in a DLL" if imported else ""
-    parts = [_HEAD.format(name=name, interface=_INTERFACE, schema=plan.schema, imports=imports, or_static=or_static)]
+    usage = (_USAGE_OF_SIDECAR if sidecar else _USAGE).format(name=name)
+    facts = {"interface": _INTERFACE, "schema": plan.schema, "imports": imports, "or_static": or_static}
+    parts = [_HEAD.format(name=name, usage=usage, **facts)]
     if tensors and not symbol_of:
         parts.append("\n/* Its tensors, which a reader finds by name: */\n")
     for tensor in tensors:

@@ -267,6 +267,7 @@ class Planner:
                 symbols=tensor_symbols,
                 alignment=alignment,
                 imported=format_ == "library",
+                sidecar=options.sidecar,
             )
         if options.linker_script:
             from emitter.sections import pack_section

@@ -19,6 +19,7 @@ from emitter.errors import EmitterError, FormatError, LayoutError, LoadError, Us
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_index, plan_pack, point_to_sidecar
 from tests.c_pack import Parts
+from tests.golden.make_sidecars import ORDERS, SIDECARS, folder_of, golden_files
 from tests.loader_support import seal, set_field
 
 if TYPE_CHECKING:
@@ -463,3 +464,30 @@ def test_a_later_writers_longer_record_is_read(tmp_path: Path) -> None:
     with load(path) as opened:
         opened.check()
     assert set_field(bytes(grown), fmt.HEADER, "version_minor", 2) != grown
+
+
+@pytest.mark.parametrize("stored", sorted(os.listdir(SIDECARS)))
+def test_golden_sidecars_load_for_ever(stored: str) -> None:
+    with load(os.path.join(SIDECARS, stored, "index")) as opened:
+        opened.check()
+        assert opened.byte_order in stored
+        assert opened["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert opened["bias"].tolist() == [1, -2]
+        assert opened.tensor("bias").metadata == {"unit": "V"}
+        assert (opened.metadata, opened.model_version) == ({"licence": "0BSD"}, "v1")
+        assert opened.packs[0].sidecar == "weights.pack"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_golden_sidecars_of_this_version_are_what_is_written_now(order: ByteOrder) -> None:
+    for name, data in golden_files(order).items():
+        assert Path(folder_of(order), name).read_bytes() == data
+
+
+def test_the_header_says_how_to_open_it(tmp_path: Path) -> None:
+    write(tmp_path, header=tmp_path / "m.h")
+    text = (tmp_path / "m.h").read_text()
+    assert "emitter_library_open(&library, path_of_the_library" in text
+    assert "emitter_open_expect" not in text
+    emit(package(), tmp_path / "whole.so", target="x86_64-linux-gnu", header=tmp_path / "w.h")
+    assert "emitter_open_expect" in (tmp_path / "w.h").read_text()
