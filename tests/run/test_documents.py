@@ -151,7 +151,10 @@ DOCUMENTS = {
             "emitter a.npy -o a.so --target arm64; emitter a.npy -o b.so --meta k=v\n"
             "emitter diff --json a.so b.so || test $? = 1"
         ),
-        f"echo '{MANIFEST}' > m.json; emitter --manifest m.json -o a.pack && emitter diff /bin/ls a.pack --json || test $? = 1",
+        (
+            f"echo '{MANIFEST}' > m.json; emitter --manifest m.json -o a.pack\n"
+            "emitter diff /bin/ls a.pack --json || test $? = 1"
+        ),
     ],
     "extract": ["emitter extract --json a.npy -o a.safetensors"],
     "manifest": [
