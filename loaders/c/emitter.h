@@ -1855,6 +1855,7 @@ static inline emitter0_status emitter0_load_(emitter0_library *library, const ch
     emitter0_status status;
     DWORD error, length, mode = 0;
     HMODULE module;
+    FARPROC symbol;
 
     if (!emitter0_widen_(path, wide))
         return emitter0_say_(words, "its path is not UTF-8, or too long");
@@ -1882,7 +1883,8 @@ static inline emitter0_status emitter0_load_(emitter0_library *library, const ch
     if (module == NULL)
         return emitter0_say_system_(words, error);
     library->handle = (void *)module;
-    library->symbol = (const void *)(uintptr_t)GetProcAddress(module, "emitter_pack");
+    symbol = GetProcAddress(module, "emitter_pack");
+    library->symbol = (const void *)(uintptr_t)symbol;
     if (library->symbol == NULL) { /* linked by somebody else: the first one */
         emitter0_walk_ walk = {NULL, 0, 0, NULL, 0};
         emitter0_walk_pe_(&walk, (const unsigned char *)library->handle);
