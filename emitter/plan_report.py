@@ -5,6 +5,7 @@ from __future__ import annotations
 from emitter import targets
 from emitter.errors import LayoutError, UsageError
 from emitter.limits import Limit, exceeded, limits_of, linkers, proposals, sidecar_exceeded, sidecar_limit
+from emitter.modules import owners
 from emitter.options import make_options, symbol_name
 from emitter.planner import Planner
 from emitter.records import TYPE_CHECKING, NamedTuple
@@ -121,7 +122,7 @@ def _forecast(  # noqa: PLR0917 - seven facts, in the order in which they arise
         reach = Reach(target.reach, size > target.reach, found)
     works: Sequence[str] = ()
     if problem is not None:
-        largest = max(tensor.nbytes for tensor in package.tensors)
+        largest = max(owner.nbytes for owner in owners(package))
         sidecar = outline.sidecar
         if sidecar is not None and sidecar_exceeded(target, sidecar.plan.size):
             works = proposals(target, outline.format, sidecar.plan.size, largest, sidecar=True)
@@ -154,7 +155,7 @@ def plan_json(package: Package, forecasts: Sequence[Forecast]) -> dict[str, obje
 def _output_json(package: Package, one: Forecast) -> dict[str, object]:
     outline, job = one.outline, one.job
     pack, sidecar, reach = outline.bytes_pack, outline.sidecar, one.reach
-    payload_size = sum(tensor.nbytes for tensor in package.tensors)
+    payload_size = sum(owner.nbytes for owner in owners(package))
     stored = payload_size if pack is None else sum(copy.size for copy in pack.payloads)
     copies = job.bytes_plan.copies if job is not None else ()
     return {

@@ -241,3 +241,16 @@ def test_two_outputs_in_one_file_are_found(folder: Path, capsys: pytest.CaptureF
     targets = ["--target", "x86_64-linux-gnu", "--target", "amd64", "-o", "{triple}.so"]
     assert main(["plan", blob, *targets]) == 2
     assert "two outputs would be one file" in capsys.readouterr().err
+
+
+def test_a_package_of_modules_alone() -> None:
+    from emitter import Package
+    from emitter.plan_report import fits, forecast, plan_json, plan_text
+
+    package = Package()
+    package.add_module("engine", "tensorrt", bytes(5000))
+    found = forecast(package, "x.so", ["x86_64-linux-gnu"], {"sidecar": True})
+    assert fits(found)
+    (said,) = plan_json(package, found)["outputs"]  # type: ignore[misc] # a list
+    assert (said["tensors"], said["payload_size"], said["deduplicated_size"]) == (0, 5000, 0)
+    assert "x.pack" in plan_text(package, found)

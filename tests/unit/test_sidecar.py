@@ -491,3 +491,17 @@ def test_the_header_says_how_to_open_it(tmp_path: Path) -> None:
     assert "emitter_open_expect" not in text
     emit(package(), tmp_path / "whole.so", target="x86_64-linux-gnu", header=tmp_path / "w.h")
     assert "emitter_open_expect" in (tmp_path / "w.h").read_text()
+
+
+def test_modules_are_in_the_sidecar_too(tmp_path: Path) -> None:
+    made = package()
+    made.add_module("engine1", "tensorrt", b"an engine", functions={"run": ["weight"]})
+    library = write(tmp_path, made=made, pin=True)
+    with load(library) as opened:
+        (module,) = opened.modules
+        assert bytes(module.alternatives[0].bytes()) == b"an engine"
+        opened.check()
+    assert b"an engine" not in library.read_bytes()
+    assert b"an engine" in (tmp_path / "libm.pack").read_bytes()
+    with load(library.read_bytes()) as opened, pytest.raises(LoadError, match="load the library by its path"):
+        opened.modules[0].alternatives[0].bytes()
