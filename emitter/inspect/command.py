@@ -49,7 +49,10 @@ def run(options: argparse.Namespace, write: Callable[[str], None]) -> int:
             from emitter.inspect.svg import draw
             from emitter.output import write_if_changed
 
-            write_if_changed(options.svg, draw(artefact, objects.reports()).encode())
+            picture = draw(artefact, objects.reports()).encode()
+            write_if_changed(options.svg, picture)
+            if options.json:
+                _write_json({"schema": "emitter.svg/1", "path": options.svg, "size": len(picture)}, write)
             return objects.status
         if options.tensors or options.tensor is not None:
             return _tensors(artefact, objects, options, write)

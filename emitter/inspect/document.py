@@ -109,6 +109,7 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
         "model_version": pack.model_version,
         "schema_hash": f"0x{pack.schema_hash:016x}",
         "metadata": pack.metadata,
+        "sidecar": pack.sidecar or None,
         "tensors": pack.tensor_count,
         "sizes": sizes | {"tree": tree},
     }

@@ -100,11 +100,18 @@ class ElfFile(Reader):
             )
         return count
 
+    def _expect_none(self, count: int, field: str, what: str) -> None:
+        if count:
+            raise FormatError(
+                f"{field} is 0, and there are {what}", where=self.view.where, expected="none", actual=count
+            )
+
     @cached_property
     def phdrs(self) -> list[Phdr]:
         """The program headers."""
         count = self._bounded(self.phnum, "program headers")
         if not self.ehdr.e_phoff:
+            self._expect_none(count, "e_phoff", "program headers")
             return []
         rows = self.view.table(
             self.layouts.phdr, self.ehdr.e_phoff, self.ehdr.e_phentsize, count, "the program header table"
@@ -115,6 +122,7 @@ class ElfFile(Reader):
     def shdrs(self) -> list[Shdr]:
         """The section headers, with number 0; empty where there are none."""
         if not self.ehdr.e_shoff:
+            self._expect_none(self.ehdr.e_shnum, "e_shoff", "section headers")
             return []
         count = self._bounded(self.shnum, "section headers")
         table = self.view.table(

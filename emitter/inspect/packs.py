@@ -69,6 +69,7 @@ def _entry(pack: Pack, names: _Names) -> PackEntry:
         metadata=pack.metadata,
         tensor_count=len(pack),
         tensors=tensors,
+        sidecar=pack.sidecar,
     )
 
 

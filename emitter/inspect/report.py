@@ -123,7 +123,10 @@ class Hardening(NamedTuple):
 
 
 class TensorEntry(NamedTuple):
-    """A tensor of a pack. `offset` is in the object file, `strides` in elements; `symbol` may be empty."""
+    """A tensor of a pack. `offset` is in the object file, or in the pack's sidecar; `strides` are elements.
+
+    `symbol` may be empty.
+    """
 
     name: str
     dtype: str
@@ -138,7 +141,11 @@ class TensorEntry(NamedTuple):
 
 
 class PackEntry(NamedTuple):
-    """A pack in the object file. `tensors` gives them anew each time, sorted by name."""
+    """A pack in the object file. `tensors` gives them anew each time, sorted by name.
+
+    With `sidecar` their bytes are in the file of that name beside the outermost file, and `TensorEntry.offset` counts
+    from its start.
+    """
 
     offset: int
     size: int
@@ -152,6 +159,7 @@ class PackEntry(NamedTuple):
     metadata: dict[str, str]
     tensor_count: int
     tensors: Callable[[], Iterator[TensorEntry]]
+    sidecar: str = ""
 
 
 class Fault(NamedTuple):

@@ -33,14 +33,15 @@ class Node(NamedTuple):
 
 
 def pack_sizes(pack: PackEntry) -> PackSizes:
-    """Return the sizes of a pack; tensors that share a payload are counted once."""
+    """Return the sizes of a pack; tensors that share a payload are counted once. What a sidecar holds is not in it."""
     total = 0
     stored: dict[int, int] = {}
     for tensor in pack.tensors():
         total += tensor.nbytes
         stored[tensor.offset] = max(tensor.nbytes, stored.get(tensor.offset, 0))
-    payload = sum(stored.values())
-    return PackSizes(pack.index_size, payload, pack.size - pack.index_size - payload, total - payload)
+    stored_size = sum(stored.values())
+    payload = 0 if pack.sidecar else stored_size
+    return PackSizes(pack.index_size, payload, pack.size - pack.index_size - payload, total - stored_size)
 
 
 def tensor_tree(pack: PackEntry, depth: int) -> list[Node]:

@@ -40,7 +40,7 @@ def draw(artefact: Artefact, objects: Iterable[tuple[Artefact, Report]]) -> str:
             _add(parts["sections"], base + section.offset, section.file_size, f"{prefix}{section.name}")
         for pack in report.packs:
             _add(parts["packs"], base + pack.offset, pack.size, f"{prefix}{pack.symbol or 'pack'}")
-            for tensor in pack.tensors():
+            for tensor in () if pack.sidecar else pack.tensors():
                 _add(parts["tensors"], base + tensor.offset, tensor.nbytes, f"{prefix}{tensor.name}")
     size = artefact.view.size
     body: list[str] = []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from emitter.errors import FormatError, LoadError, shown
 from emitter.inspect.elements import Stats, head, measure
+from emitter.inspect.view import View
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,8 +43,8 @@ class Found(NamedTuple):
 
     @property
     def file_offset(self) -> int:
-        """Where its bytes begin in the outermost file."""
-        return self.artefact.view.base + self.tensor.offset
+        """Where its bytes begin in the outermost file, or in the pack's sidecar."""
+        return self.tensor.offset + (0 if self.pack.sidecar else self.artefact.view.base)
 
 
 def find_tensors(
@@ -81,7 +84,13 @@ def find_tensors(
 
 
 def _read(artefact: Artefact, pack: PackEntry, tensor: TensorEntry, wanted: Wanted) -> Found:
-    view = artefact.view
+    if pack.sidecar and (wanted.stats or wanted.hex or wanted.head is not None):
+        with View.open(os.path.join(os.path.dirname(artefact.view.path), pack.sidecar)) as view:
+            return _measured(artefact, pack, tensor, wanted, view)
+    return _measured(artefact, pack, tensor, wanted, artefact.view)
+
+
+def _measured(artefact: Artefact, pack: PackEntry, tensor: TensorEntry, wanted: Wanted, view: View) -> Found:
     stats = measure(view, tensor, pack.byte_order) if wanted.stats else None
     values = text = None
     if wanted.hex:
@@ -148,7 +157,7 @@ def detail_lines(found: Found) -> Iterator[str]:
     yield f"  strides      [{_extents(tensor.strides)}]"
     yield f"  bytes        {tensor.nbytes}"
     yield f"  alignment    {tensor.alignment}"
-    yield f"  file offset  {found.file_offset:#x}"
+    yield f"  file offset  {found.file_offset:#x}" + (f" of {found.pack.sidecar}" if found.pack.sidecar else "")
     yield f"  crc32c       0x{tensor.crc32c:08x}"
     yield f"  symbol       {tensor.symbol or '-'}"
     if found.head is not None:
@@ -188,6 +197,7 @@ def tensor_json(found: Found) -> dict[str, object]:
         "size": tensor.nbytes,
         "alignment": tensor.alignment,
         "file_offset": found.file_offset,
+        "sidecar": found.pack.sidecar or None,
         "crc32c": f"0x{tensor.crc32c:08x}",
         "symbol": tensor.symbol or None,
         "stats": None

@@ -57,7 +57,8 @@ def size_lines(artefact: Artefact, report: Report, depth: int) -> Iterator[str]:
         sizes = pack_sizes(pack)
         yield f"  index {sizes.index_size}, payload {sizes.payload}, padding {sizes.padding}"
         yield f"  deduplicated {sizes.deduplicated}: bytes of equal tensors that are not stored again"
-        yield from _tree_lines(tensor_tree(pack, depth), "tensors", sizes.payload + sizes.deduplicated)
+        nodes = tensor_tree(pack, depth)
+        yield from _tree_lines(nodes, "tensors", sum(node.size for node in nodes))
     if not report.packs:
         yield from _tree_lines(section_tree(report, depth), "sections", report.size)
 
@@ -167,6 +168,8 @@ def _pack_lines(artefact: Artefact, pack: PackEntry) -> Iterator[str]:
     yield f"  size         {pack.size} bytes, aligned to {pack.alignment}"
     yield f"  format       {'.'.join(map(str, pack.version))}, {pack.byte_order}-endian"
     yield f"  schema hash  0x{pack.schema_hash:016x}"
+    if pack.sidecar:
+        yield f"  sidecar      {pack.sidecar}: the bytes of the tensors are in that file"
     if pack.model_version:
         yield f"  version      {pack.model_version}"
     yield from (f"  metadata     {key} = {value}" for key, value in pack.metadata.items())

@@ -174,6 +174,7 @@ DOCUMENTS = {
         "emitter inspect --json --sizes --depth 1 $(readlink -f $(command -v bash))",
         "head -c 1000 a.so > cut.so && (emitter inspect --json cut.so || test $? = 1)",
     ],
+    "svg": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json a.so --svg a.svg"],
     "tensors": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json --tensors --stats --hex a.so"],
     "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
     "header": ["emitter header --json -o emitter.h"],

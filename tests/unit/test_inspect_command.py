@@ -115,6 +115,22 @@ def test_stats_find_bytes_that_changed(folder: Path, tmp_path: Path, capsys: pyt
     assert [fault["kind"] for fault in document["faults"]] == ["FormatError"]
 
 
+def test_tensors_of_a_sidecar_are_read_there(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = tmp_path / "libs.so"
+    assert main(["--target", "x86_64-linux-gnu", str(folder / "m.safetensors"), "-o", str(library), "--sidecar"]) == 0
+    (report,) = json.loads(inspect(capsys, library, "--json", "--sizes"))["objects"]
+    (pack,) = report["packs"]
+    assert pack["sidecar"] == "libs.pack"
+    assert (pack["sizes"]["payload"], pack["sizes"]["deduplicated"]) == (0, 48)
+    assert "sidecar      libs.pack" in inspect(capsys, library)
+    assert "evil" not in inspect(capsys, library, "--svg", tmp_path / "a.svg")
+    measured = inspect(capsys, library, "--tensors", "--stats")
+    assert measured == inspect(capsys, tmp_path / "libs.pack", "--tensors", "--stats")
+    assert "file offset  0x" in inspect(capsys, library, "--tensor", "layer2/scale", "--head", "1")
+    (tmp_path / "libs.pack").unlink()
+    assert "libs.pack: cannot open" in refused(capsys, library, "--tensors", "--stats")
+
+
 def test_sizes_add_up(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (report,) = json.loads(inspect(capsys, folder / "libm.so", "--json", "--sizes", "--depth", "2"))["objects"]
     (pack,) = report["packs"]

@@ -111,7 +111,7 @@ def test_symbols_are_found_without_section_headers(
     data = bytearray(built(name, ".so").read_bytes())
     offset, size = (40, 8) if elf.is_64 else (32, 4)
     data[offset : offset + size] = bytes(size)
-    at = 60 if elf.is_64 else 48
+    at = 60 if elf.is_64 else 48  # e_shnum and e_shstrndx
     data[at : at + 4] = bytes(4)
     bare = recognise(View.of_bytes(bytes(data), "bare")).reader
     assert isinstance(bare, ElfFile)

@@ -198,6 +198,8 @@ def test_a_truncated_library_still_shows_its_segments(tmp_path: Path) -> None:
         (32, struct.pack("<Q", 1 << 40), "segments"),
         (58, struct.pack("<H", 63), "sections"),
         (54, struct.pack("<H", 55), "segments"),
+        (40, bytes(8), "sections"),
+        (32, bytes(8), "segments"),
         (62, struct.pack("<H", 5), None),
         (62, struct.pack("<H", 60000), None),
     ],
