@@ -206,6 +206,44 @@ def signed(bench: Bench) -> Section:
     return section
 
 
+def windows(bench: Bench) -> Section:
+    """4 KB, 46.8 MB and 1 GiB as DLLs and objects of Windows."""
+    section = Section("46.8 MB and 1 GiB to .dll and .obj; pairs with cp of the same")
+    path = inputs.raw(bench.folder, "small.bin", 4096)
+    target = "x86_64-windows-msvc"
+    suffixes = ("dll", "obj")
+    bare = Command(name="python -c pass", argv=(bench.python, "-c", "pass"))
+    mine = [
+        bench.emit(f"emitter .{suffix}, 4 KB", f"w=raw:{path}", f"small.{suffix}", target=target) for suffix in suffixes
+    ]
+    section.rows = compare(mine, bare, max(bench.rounds, 15))
+    for suffix in suffixes:
+        row = section.row(f"emitter .{suffix}, 4 KB")
+        section.aim(f".{suffix}: at most 45 ms more than bare Python", row.extra if row else None, 0.045, "ms", 1000)
+        bench.start_up = bench.start_up or (row.wall if row else 0.0)
+    resnet, resnet_raw = inputs.resnet18(bench.folder)
+    big = inputs.safetensors(bench.folder, "g1.safetensors", GIB)
+    big_raw = inputs.raw(bench.folder, "g1.bin", GIB)
+    inputs.touch_free_memory()
+    for title, source, raw in (("46.8 MB", resnet, resnet_raw), ("1 GiB", big, big_raw)):
+        mine = [
+            bench.emit(f"emitter .{suffix}, {title} from {origin}", argument, f"w.{suffix}", target=target)
+            for suffix in suffixes
+            for origin, argument in (("safetensors", source), ("raw", f"w=raw:{raw}"))
+        ]
+        section.rows += compare(mine, bench.cp(raw), bench.rounds)
+        for command in mine:
+            row = section.row(command.name)
+            if title == "1 GiB":
+                limit = 1.15 if "safetensors" in command.name else 1.0
+                ratio = row.ratio_beyond(bench.start_up) if row else None
+                section.aim(f"{command.name}: at most {limit} x cp beyond start-up", ratio, limit, "x cp")
+            section.aim(f"{command.name}: at most 40 MB of memory", row.peak if row else None, 40 * MB, "MB", 1 / MB)
+    for name in (big, big_raw):
+        os.unlink(name)
+    return section
+
+
 def holes(bench: Bench) -> Section:
     """8 GiB, nearly all of it a hole."""
     path = inputs.sparse(bench.folder, 8 * GIB)
@@ -334,6 +372,7 @@ SECTIONS: tuple[Callable[[Bench], Section], ...] = (
     resnet18,
     gibibyte,
     signed,
+    windows,
     holes,
     many_blobs,
     many_tensors,

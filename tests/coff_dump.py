@@ -38,9 +38,8 @@ def _object(path: Path) -> Iterator[str]:
     for section in parsed.sections:
         yield _section(section)
     for symbol in parsed.symbols:
-        name = str(symbol.name)
         yield (
-            f"symbol {name} value={symbol.value:#x} section={symbol.section_idx} "
+            f"symbol {_text(symbol.name)} value={symbol.value:#x} section={symbol.section_idx} "
             f"class={symbol.storage_class.value} type={int(symbol.base_type) + int(symbol.complex_type)}"
         )
 
@@ -63,14 +62,18 @@ def _image(path: Path) -> Iterator[str]:
         yield _section(section)
     exports = parsed.get_export()
     assert exports is not None
-    yield f"exports of {exports.name} ordinal_base={exports.ordinal_base} time_date_stamp={exports.timestamp}"
+    yield f"exports of {_text(exports.name)} ordinal_base={exports.ordinal_base} time_date_stamp={exports.timestamp}"
     for entry in exports.entries:
-        yield f"  {entry.ordinal} {entry.address:#x} {entry.name}"
+        yield f"  {entry.ordinal} {entry.address:#x} {_text(entry.name)}"
 
 
 def _section(section: lief.PE.Section | lief.COFF.Section) -> str:
     return (
-        f"section {section.name} vm {section.virtual_address:#x}+{section.virtual_size:#x} "
+        f"section {_text(section.name)} vm {section.virtual_address:#x}+{section.virtual_size:#x} "
         f"file {section.pointerto_raw_data:#x}+{section.sizeof_raw_data:#x} "
         f"characteristics={int(section.characteristics):#x}"
     )
+
+
+def _text(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode()

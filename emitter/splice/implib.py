@@ -128,7 +128,7 @@ def _descriptor(machine: int, dll_name: bytes, descriptor: bytes, null: bytes, n
     start of the thunks, in whatever the linker makes of them.
     """
     static, section = coff.IMAGE_SYM_CLASS_STATIC, coff.IMAGE_SYM_CLASS_SECTION
-    symbols = [
+    symbols: list[tuple[bytes, int] | tuple[bytes, int, int]] = [
         (descriptor, 1),
         (b".idata$2", 1, section),
         (b".idata$6", 2, static),

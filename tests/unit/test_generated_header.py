@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,7 +50,7 @@ QUIET = ("-Wno-reserved-macro-identifier", "-Wno-reserved-identifier", "-Wno-use
 
 
 def header(
-    package: Package, name: str = "model", *, symbols: bool = True, prefix: str | None = None, **options: int
+    package: Package, name: str = "model", *, symbols: bool = True, prefix: str | None = None, **options: Any
 ) -> str:
     plan = plan_pack(package, "little")
     chosen: Sequence[TensorSymbol] = ()
