@@ -1981,6 +1981,37 @@ static inline void emitter0_unload_(void *handle)
     (void)dlclose(handle);
 }
 
+#ifdef __linux__
+/* The path of the file that is mapped at `address`. A line of the list is "START-END PERMISSIONS OFFSET DEVICE INODE PATH". */
+static inline int emitter0_mapped_path_(uintptr_t address, char out[EMITTER0_PATH_])
+{
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char chunk[512];
+    size_t length = 0;
+    ssize_t got = 0, i;
+    int path = 0;
+    while (fd >= 0 && path == 0 && (got = read(fd, chunk, sizeof chunk)) > 0)
+        for (i = 0; i < got && path == 0; i++) {
+            unsigned long long start, end;
+            if (chunk[i] != '\n') {
+                if (length < EMITTER0_PATH_ - 1)
+                    out[length++] = chunk[i];
+                continue;
+            }
+            out[length] = 0;
+            length = 0;
+            if (sscanf(out, "%llx-%llx %*s %*s %*s %*s %n", &start, &end, &path) != 2 || address < start || address >= end)
+                path = 0;
+        }
+    if (fd >= 0)
+        (void)close(fd);
+    if (path == 0 || out[path] != '/')
+        return 0;
+    memmove(out, out + path, strlen(out + path) + 1);
+    return 1;
+}
+#endif
+
 static inline int emitter0_library_path_(const emitter0_library *library, const char *path, int resolved, char out[EMITTER0_PATH_])
 {
     Dl_info loaded;
@@ -1988,8 +2019,10 @@ static inline int emitter0_library_path_(const emitter0_library *library, const 
         if (dladdr((void *)(uintptr_t)library->symbol, &loaded) == 0 || loaded.dli_fname == NULL)
             return 0;
         path = loaded.dli_fname;
-        if (strncmp(path, "/proc/self/fd/", 14) == 0)
-            return 0; /* it was opened by its path before, see emitter0_library_name_: the name says no folder */
+#ifdef __linux__
+        if (strncmp(path, "/proc/self/fd/", 14) == 0) /* it was opened by its path before, see emitter0_library_name_ */
+            return emitter0_mapped_path_((uintptr_t)library->symbol, out);
+#endif
     }
     if (!resolved)
         return snprintf(out, EMITTER0_PATH_, "%s", path) < EMITTER0_PATH_;

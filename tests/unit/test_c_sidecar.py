@@ -86,6 +86,8 @@ def test_a_bare_name_is_searched_for(opener: str, tmp_path: Path, monkeypatch: p
     write(tmp_path / "libone.so", 1)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert opens(opener, "libone.so", "libone.so", directory=tmp_path.parent) == ["1: one 1"] * 2
+    # The system's loader knows the library by its SONAME, and by the name under which the first call had it opened.
+    assert opens(opener, tmp_path / "libone.so", "libone.so", directory=tmp_path.parent) == ["1: one 1"] * 2
 
 
 def test_weights_are_exchanged(opener: str, tmp_path: Path) -> None:
