@@ -13,7 +13,19 @@ from emitter import Package, targets
 from emitter.dtypes import TABLE
 from emitter.package import ByteOrder
 
-NAMES = [name for name in targets.names() if targets.load(name).object_format == "elf"]
+FORMATS = ("object", "archive", "library", "library with a sidecar", "pack")
+TARGETS = {name: targets.load(name) for name in targets.names()}
+
+
+def output_name(target: str, format_name: str) -> str | None:
+    """Return how a file of a format is called on a target; None if the target has no such format."""
+    one = TARGETS[target]
+    suffixes = {"object": one.object_suffix, "archive": one.archive_suffix, "pack": ".pack"}
+    suffix = suffixes.get(format_name, one.image_suffix)
+    return None if suffix is None else f"{one.library_prefix}sample{suffix}"
+
+
+PAIRS = [(target, format_name) for target in TARGETS for format_name in FORMATS if output_name(target, format_name)]
 ORDERS: tuple[ByteOrder, ...] = ("little", "big")
 
 
@@ -54,13 +66,15 @@ def package_of(arrays: dict[str, np.ndarray]) -> Package:
     return package
 
 
-@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
-@pytest.mark.parametrize("target", NAMES)
-def test_every_target_and_format(target: str, suffix: str, sample: dict[str, np.ndarray], tmp_path: Path) -> None:
-    path = tmp_path / f"libsample{suffix}"
-    (artefact,) = emitter.emit(package_of(sample), path, target=target)
+@pytest.mark.parametrize(("target", "format_name"), PAIRS)
+def test_every_target_and_format(target: str, format_name: str, sample: dict[str, np.ndarray], tmp_path: Path) -> None:
+    path = tmp_path / str(output_name(target, format_name))
+    beside = "sidecar" in format_name
+    (artefact,) = emitter.emit(package_of(sample), path, target=target, **({"sidecar": True} if beside else {}))
     assert artefact.size == path.stat().st_size
+    assert artefact.format == format_name.split(maxsplit=1)[0]
     with emitter.load(path) as library:
+        assert library.byte_order == TARGETS[target].byte_order
         library.validate()
         library.check()
         assert sorted(library) == sorted(sample)
@@ -78,15 +92,31 @@ def test_every_target_and_format(target: str, suffix: str, sample: dict[str, np.
         assert library.tensor("empty").nbytes == 0
 
 
-@pytest.mark.parametrize("suffix", [".so", ".o", ".a"])
+@pytest.mark.parametrize("target", ["aarch64-linux-gnu", "arm64-apple-macos", "x86_64-windows-msvc"])
+@pytest.mark.parametrize("format_name", ["object", "archive", "library"])
 def test_the_pack_is_the_same_bytes_in_every_container(
-    suffix: str, sample: dict[str, np.ndarray], tmp_path: Path
+    target: str, format_name: str, sample: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     package = package_of(sample)
-    emitter.emit(package, tmp_path / "sample.pack", target="aarch64-linux-gnu")
-    emitter.emit(package, tmp_path / f"sample{suffix}", target="aarch64-linux-gnu")
+    path = tmp_path / str(output_name(target, format_name))
+    emitter.emit(package, tmp_path / "sample.pack", target=target)
+    emitter.emit(package, path, target=target)
     pack = (tmp_path / "sample.pack").read_bytes()
-    assert (tmp_path / f"sample{suffix}").read_bytes().count(pack) == 1
+    assert path.read_bytes().count(pack) == 1
+    with emitter.load(path) as library:
+        place = library.packs[0].file_offset
+    assert path.read_bytes()[place : place + len(pack)] == pack
+
+
+@pytest.mark.parametrize("format_name", ["object", "archive", "library"])
+def test_a_universal_file_gives_one_slice(format_name: str, sample: dict[str, np.ndarray], tmp_path: Path) -> None:
+    names = ["arm64-apple-macos", "x86_64-apple-macos"]
+    path = tmp_path / str(output_name(names[0], format_name))
+    emitter.emit(package_of(sample), path, target=names)
+    with emitter.load(path) as library:
+        library.check()
+        assert library.kind.startswith("universal file of ")
+        assert sorted(library) == sorted(sample)
 
 
 @pytest.mark.parametrize("target", ["aarch64-linux-gnu", "s390x-linux-gnu"])
@@ -110,17 +140,18 @@ def test_to_the_other_byte_order_and_back(sample: dict[str, np.ndarray], tmp_pat
     assert (tmp_path / "big.pack").read_bytes() != (tmp_path / "little.pack").read_bytes()
 
 
-@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
+@pytest.mark.parametrize("target", ["aarch64-linux-gnu", "arm64-apple-macos", "x86_64-windows-gnu"])
+@pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize(
-    "size", [0, 1, 63, 64, 65, 4095, 4096, 4097, 65535, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1]
+    "size", [0, 1, 63, 64, 65, 4095, 4096, 4097, 16383, 16385, 65535, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1]
 )
-def test_sizes_at_the_edges(size: int, suffix: str, tmp_path: Path) -> None:
+def test_sizes_at_the_edges(size: int, format_name: str, target: str, tmp_path: Path) -> None:
     data = np.random.default_rng(size).bytes(size)
     package = Package()
     package.add_raw("first", data)
     package.add_raw("second", data[::-1])
-    path = tmp_path / f"libedge{suffix}"
-    emitter.emit(package, path, target="aarch64-linux-gnu")
+    path = tmp_path / str(output_name(target, format_name))
+    emitter.emit(package, path, target=target, **({"sidecar": True} if "sidecar" in format_name else {}))
     with emitter.load(path) as library:
         library.validate()
         library.check()
