@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from emitter.options import Format
+    from emitter.output import OutputFile
     from emitter.planner import Job
 
 __all__ = ["Artefact", "emit"]
@@ -105,17 +106,20 @@ def emit(
     artefacts = []
     with ExitStack() as stack:
         sources = package.sources
-        outputs, sidecars = [], []
+        outputs: list[StreamFile | OutputFile] = []
+        sidecars: list[OutputFile | None] = []
         for job in jobs:
             beside = job.sidecar
             sidecars.append(
-                beside and stack.enter_context(open_output(beside.path, beside.plan.size, DATA_MODE, sources))
+                stack.enter_context(open_output(beside.path, beside.plan.size, DATA_MODE, sources)) if beside else None
             )
             mode = IMAGE_MODE if job.format == "library" else DATA_MODE
             size = job.plan.size
-            out = StreamFile(job.path, size, to) if to is not None else open_output(job.path, size, mode, sources)
-            outputs.append(stack.enter_context(out))
-        finished = []
+            if to is not None:
+                outputs.append(stack.enter_context(StreamFile(job.path, size, to)))
+            else:
+                outputs.append(stack.enter_context(open_output(job.path, size, mode, sources)))
+        finished: list[StreamFile | OutputFile] = []
         for job, out, bytes_out in zip(jobs, outputs, sidecars, strict=True):
             pack = job.pack
             if job.sidecar is not None and bytes_out is not None and pack is not None:

@@ -108,18 +108,9 @@ def read_header(data: memoryview, where: str) -> Header:
     reserved = fmt.HEADER.offset("reserved")
     if any(data[reserved:size]):
         raise FormatError("reserved bytes are not zero", where=f"{where}: offset {reserved}")
-    header = Header(
-        "little" if order == "<" else "big",
-        version_major,
-        version_minor,
-        header_size,
-        total_size,
-        index_size,
-        index_crc,
-        schema_hash,
-        *rest,
-        sidecar,
-    )
+    byte_order: ByteOrder = "little" if order == "<" else "big"
+    sizes = (version_major, version_minor, header_size, total_size, index_size, index_crc)
+    header = Header._make((byte_order, *sizes, schema_hash, *rest, sidecar))
     if not header_size <= index_size <= total_size or index_size % 8:
         raise FormatError(
             "index_size is out of range",

@@ -135,7 +135,6 @@ def make_nobits(path: Path) -> None:
     """Change sh_type of the section of more than 1 GiB, so that it takes no room in what is linked from the object."""
     with path.open("r+b") as file:
         elf = ELFFile(file)
-        order = "little" if elf.little_endian else "big"
         places = [
             elf["e_shoff"] + number * elf["e_shentsize"]
             for number, section in enumerate(elf.iter_sections())
@@ -143,7 +142,7 @@ def make_nobits(path: Path) -> None:
         ]
         (place,) = places
         file.seek(place + 4)
-        file.write((8).to_bytes(4, order))
+        file.write((8).to_bytes(4, "little" if elf.little_endian else "big"))
 
 
 class Linking:
