@@ -28,6 +28,7 @@ _SHT_GNU_VERDEF, _SHT_GNU_VERNEED, _SHT_GNU_VERSYM = 0x6FFFFFFD, 0x6FFFFFFE, 0x6
 _WIDE_HASH = (22, 0x9026)
 
 _MAX_DYNAMIC = 1 << 16
+_MAX_HASHED = 1 << 22  # buckets, and symbols of one
 _MAX_VERSIONS = 1 << 16  # a version's number has 15 bits
 _VERSION_MASK = 0x7FFF
 _HIDDEN = 0x8000
@@ -86,13 +87,17 @@ def _gnu_hash_count(elf: ElfFile, offset: int) -> int:
     # The table does not say how many symbols there are: the last chain, that of the highest bucket, ends with the last.
     order, view = elf.layouts.order, elf.view
     nbuckets, symndx, bloom_size, _ = view.unpack(f"{order}4I", offset, "DT_GNU_HASH")
+    if nbuckets > _MAX_HASHED:
+        raise FormatError(
+            "DT_GNU_HASH has too many buckets", where=view.where, expected=f"at most {_MAX_HASHED}", actual=nbuckets
+        )
     buckets = offset + 16 + bloom_size * elf.layouts.word_size
     last = max((row[0] for row in view.table(f"{order}I", buckets, 4, nbuckets, "DT_GNU_HASH")), default=0)
     if last < symndx:
         return int(symndx)
     chains = buckets + nbuckets * 4
     start = chains + (last - symndx) * 4
-    count = max((view.size - start) // 4, 0)
+    count = min(max((view.size - start) // 4, 0), _MAX_HASHED)
     for number, (value,) in enumerate(view.table(f"{order}I", start, 4, count, "DT_GNU_HASH"), last):
         if value & 1:
             return number + 1

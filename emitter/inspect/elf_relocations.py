@@ -22,6 +22,8 @@ _DT_PLTREL, _DT_JMPREL, _DT_PLTRELSZ = 20, 23, 2
 _DT_RELR, _DT_RELRSZ = 36, 35
 _EM_MIPS = 8
 
+_MAX_RELR = 64 << 20  # bytes, for some 100 million relocations
+
 
 def read_relocations(elf: ElfFile) -> Iterator[Reloc]:
     """Yield the relocations of SHT_REL and SHT_RELA sections; without sections those the dynamic section names."""
@@ -98,6 +100,10 @@ def count_relr(elf: ElfFile) -> int:
     if not elf.shdrs and address is not None and size:
         tables.append((elf.offset_of(address, "DT_RELR"), size))
     count = 0
+    if sum(length for _, length in tables) > _MAX_RELR:
+        raise FormatError(
+            "the SHT_RELR tables are too large", where=elf.view.where, expected=f"at most {_MAX_RELR} bytes"
+        )
     for offset, length in tables:
         for (entry,) in elf.view.table(elf.layouts.word, offset, word, length // word, "SHT_RELR"):
             # An even entry is an address; an odd one is a map of the words that follow, its lowest bit apart.

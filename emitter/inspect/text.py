@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from emitter.errors import EmitterError
 from emitter.inspect.sizes import pack_sizes, section_tree, tensor_tree
 from emitter.records import TYPE_CHECKING
@@ -39,13 +41,13 @@ def report_lines(artefact: Artefact, report: Report, everything: bool) -> Iterat
     if report.hardening:
         yield "hardening"
         yield from (f"  {entry.name:<24}{_state(entry.value)}" for entry in report.hardening)
-    yield from _part("dependencies", _dependency_rows(report), everything)
-    yield from _part(f"segments, as pages of {report.page_size} bytes", _segment_rows(report), everything)
-    yield from _part("sections", _section_rows(report), everything)
+    yield from _part("dependencies", _dependency_rows(report), len(report.dependencies), everything)
+    title = f"segments, as pages of {report.page_size} bytes"
+    yield from _part(title, _segment_rows(report), len(report.segments), everything)
+    yield from _part("sections", _section_rows(report), len(report.sections), everything)
     for pack in report.packs:
         yield from _pack_lines(artefact, pack)
-    if report.symbol_count:
-        yield from _part(f"symbols: {report.symbol_count}", _symbol_rows(report), everything)
+    yield from _part(f"symbols: {report.symbol_count}", _symbol_rows(report), report.symbol_count, everything)
     yield from (f"fault in {fault.part}: {fault.error}" for fault in report.faults)
 
 
@@ -83,35 +85,17 @@ def _aligned(rows: list[tuple[str, ...]], indent: str) -> Iterator[str]:
             yield f"{indent}{'  '.join([*cells, row[-1]])}".rstrip()
 
 
-def _part(title: str, rows: Iterator[tuple[str, ...]], everything: bool) -> Iterator[str]:
-    """Yield a title and a table whose first row is its header; nothing where no other row follows."""
-    header = next(rows)
-    kept: list[tuple[str, ...]] = []
-    more = 0
-    rest: Iterator[tuple[str, ...]] = iter(())
-    for row in rows:
-        if len(kept) < SHORT:
-            kept.append(row)
-        elif everything:
-            rest = _chain(row, rows)
-            break
-        else:
-            more += 1
-    if kept:
-        yield title
-        yield from table_lines(_chain(header, _chain_all(kept, rest)), "  ")
-    if more:
-        yield f"  ... and {more} more: --all shows them"
+def _part(title: str, rows: Iterator[tuple[str, ...]], total: int, everything: bool) -> Iterator[str]:
+    """Yield a title and a table of `total` rows behind its header; nothing where there are none.
 
-
-def _chain(first: tuple[str, ...], rest: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    yield first
-    yield from rest
-
-
-def _chain_all(kept: list[tuple[str, ...]], rest: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    yield from kept
-    yield from rest
+    Rows that are not shown are not made.
+    """
+    if not total:
+        return
+    yield title
+    yield from table_lines(rows if everything else islice(rows, SHORT + 1), "  ")
+    if total > SHORT and not everything:
+        yield f"  ... and {total - SHORT} more: --all shows them"
 
 
 def _state(value: bool | str | None) -> str:

@@ -277,6 +277,20 @@ def test_symbols_stream(built: Callable[[str, str], Path], tmp_path: Path) -> No
         assert [next(symbols).name for _ in range(100)][-1] == ""
 
 
+def test_a_hash_table_without_an_end_is_bounded(built: Callable[[str, str], Path], tmp_path: Path) -> None:
+    data, elf = _library(built)
+    assert not elf.dynamic_values(4), "DT_HASH would be asked first"
+    place = elf.offset_of(elf.dynamic_values(0x6FFFFEF5)[0], "DT_GNU_HASH")
+    data[40:48], data[60:64] = bytes(8), bytes(4)  # no section headers
+    data[place : place + 4] = struct.pack("<I", 1 << 27)
+    path = tmp_path / "sparse.so"
+    with path.open("wb") as file:
+        file.write(data)
+        file.truncate(1 << 30)
+    with pytest.raises(FormatError, match="too many buckets"):
+        _ = _elf(path).symbol_tables
+
+
 def test_identification_is_checked_before_anything_else() -> None:
     good = _extended(3)
     for place, value, message in ((4, 3, "EI_CLASS"), (4, 0, "EI_CLASS"), (5, 3, "EI_DATA")):

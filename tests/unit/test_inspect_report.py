@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 import emitter
 from cross.table import TOOLCHAINS
-from emitter.inspect import open_file, recognise
+from emitter.inspect import open_file, recognise, view
+from emitter.inspect.command import report_text
 from emitter.inspect.report import Report, page_range
 from emitter.inspect.view import View
 from emitter.package import Package
+from emitter.reading import pread
 from tests.elf_objects import run
 
 if TYPE_CHECKING:
@@ -158,6 +160,27 @@ def test_tensors_are_found_with_offsets_and_symbols(suffix: str, tmp_path: Path)
         assert tensor.symbol == ("" if suffix == ".pack" else f"m_t_{name.replace('.', '_')}")
     assert pack.symbol == ("" if suffix == ".pack" else "m")
     assert tensors["a.weight"].offset == tensors["a.twin"].offset
+
+
+@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
+def test_a_gigabyte_is_not_read(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(1 << 30)
+    package = Package()
+    package.add_input(f"raw:{tmp_path / 'w.bin'}")
+    path = tmp_path / f"libw{suffix}"
+    emitter.emit(package, path, **({} if suffix == ".pack" else {"target": "aarch64-linux-gnu"}))  # type: ignore[arg-type] # a str
+    read = []
+
+    def counted(fd: int, length: int, offset: int) -> bytes:
+        read.append(length)
+        return pread(fd, length, offset)
+
+    monkeypatch.setattr(view, "pread", counted)
+    with open_file(path) as artefact:
+        lines = list(report_text(artefact))
+    assert any("tensors      1" in line for line in lines)
+    assert sum(read) < 1 << 20
 
 
 # Broken files
