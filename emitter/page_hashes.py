@@ -78,8 +78,12 @@ class PageHasher:
         self.done.append((number, page, page + len(digests) // HASH_SIZE))
 
     def _hash(self, data: bytes, start: int, end: int) -> bytes:
-        pages = [data[at : min(at + HASH_PAGE, end)] for at in range(start, end, HASH_PAGE)]
-        return b"".join([self.zero if page == _ZERO_PAGE else self.digest(page) for page in pages])
+        # One page at a time: to cut all of them first takes half as long again.
+        zero, digest = self.zero, self.digest
+        return b"".join([
+            zero if (page := data[at : at + HASH_PAGE]) == _ZERO_PAGE else digest(page)
+            for at in range(start, end, HASH_PAGE)
+        ])  # fmt: skip
 
     def _hash_file(self, table: PageHashes, first: int, last: int) -> None:
         """Write the hashes of the pages from `first` to before `last`, as they are in the file."""
