@@ -14,7 +14,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from emitter.errors import FormatError, shown
+from emitter.inspect.budget import NameBudget
 from emitter.inspect.report import Member, Reader
+from emitter.inspect.view import MAX_STRING
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -71,12 +73,14 @@ class ArchiveFile(Reader):
     def headers(self) -> Iterator[ArMember]:
         """Yield every member, special ones too, in file order; those of a thin archive lie outside of it."""
         position, names = len(MAGIC), b""
+        take = NameBudget(self.view, "the names of members").take
         while position < self.view.size:
             if position == self.view.size - 1 and self.view.read(position, 1, "padding") == b"\n":
                 return
             member, follows = self._header(position, names)
             if member.ar_name == "//":
                 names = self.view.read(member.offset, member.size, "the table of long names")
+            take(member.name)
             yield member
             position = follows
 
@@ -144,10 +148,9 @@ class ArchiveFile(Reader):
         name = ar_name
         if ar_name.startswith("#1/"):
             length = _number(fields[0][3:], "the length of the name", where)
-            if length > size:
-                raise FormatError(
-                    "the name is longer than its member", where=where, expected=f"at most {size}", actual=length
-                )
+            if length > min(size, MAX_STRING):
+                most = min(size, MAX_STRING)
+                raise FormatError("the name is too long", where=where, expected=f"at most {most}", actual=length)
             name = self.view.read(offset, length, "a name").rstrip(b"\0").decode("utf-8", "surrogateescape")
             offset, size = offset + length, size - length
         elif ar_name[:1] == "/" and ar_name[1:].isdigit():
@@ -170,7 +173,8 @@ def _number(field: bytes, what: str, where: str) -> int:
 
 def _long_name(names: bytes, start: int, where: str) -> str:
     """Return the name at `start` of the table: up to `/` and a newline (GNU), or to NUL (COFF)."""
-    ends = [end for end in (names.find(b"\n", start), names.find(b"\0", start)) if end >= 0]
+    limit = start + MAX_STRING
+    ends = [end for end in (names.find(b"\n", start, limit), names.find(b"\0", start, limit)) if end >= 0]
     if start >= len(names) or not ends:
         raise FormatError(
             "the name is not in the table of names", where=where, expected=f"below {len(names)}", actual=start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emitter.errors import EmitterError, FormatError, shown
+from emitter.inspect.budget import NameBudget
 from emitter.inspect.elf import StringTable
 from emitter.inspect.report import Artefact
 from emitter.inspect.view import MAX_STRING
@@ -106,16 +107,17 @@ def index_faults(archive: ArchiveFile) -> Iterator[FormatError]:
     """
     from emitter.inspect import recognise_member
 
-    places = {member.header_offset: member.name for member in archive.headers() if not member.special}
+    places = [member.header_offset for member in archive.headers() if not member.special]
     parent = Artefact(archive.view.where, archive.view, archive)
     for number, index in enumerate(archive.indexes):
         where = f"{archive.view.where}: index {index.name}"
         indexed: dict[int, set[str]] = {}
+        take = NameBudget(archive.view, "the names of the index").take
         for entry in read_index(archive.view, index, second=index.ar_name == "/" and number > 0):
-            indexed.setdefault(entry.header_offset, set()).add(entry.name)
+            indexed.setdefault(entry.header_offset, set()).add(take(entry.name))
         everywhere = set().union(*indexed.values())
         told = 0
-        for offset in sorted(indexed.keys() - places.keys()):
+        for offset in sorted(indexed.keys() - set(places)):
             told += 1
             if told > _MAX_FAULTS:
                 return
@@ -147,8 +149,9 @@ def _defined(artefact: Artefact) -> set[str] | None:
         return None
     try:
         report = artefact.reader.report()
+        take = NameBudget(artefact.view, "the names of symbols").take
         return {
-            symbol.name
+            take(symbol.name)
             for symbol in report.symbols()
             if symbol.binding != "local" and symbol.place != "undefined" and symbol.table == "symtab"
         }

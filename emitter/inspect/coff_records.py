@@ -9,6 +9,7 @@ from functools import cached_property
 
 from emitter.errors import FormatError
 from emitter.inspect import pe_names as names
+from emitter.inspect.budget import NameBudget
 from emitter.inspect.elf import StringTable
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -157,7 +158,8 @@ class CoffTables:
                 "too many sections", where=self.view.where, expected=f"at most {MAX_SECTIONS}", actual=count
             )
         rows = self.view.table("<8s6I2HI", self._sections_at, 40, count, "the section table")
-        return tuple(SectionHeader(number, self._long_name(row[0]), *row) for number, row in enumerate(rows, 1))
+        take = NameBudget(self.view, "the names of sections").take
+        return tuple(SectionHeader(number, take(self._long_name(row[0])), *row) for number, row in enumerate(rows, 1))
 
     def symbols(self) -> Iterator[CoffSymbol]:
         """Yield the symbols."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from emitter.errors import FormatError
 from emitter.inspect import pe_names as names
+from emitter.inspect.budget import NameBudget
 from emitter.inspect.view import MAX_STRING
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,7 @@ __all__ = [
 _MAX_ORDINALS = 1 << 16
 _MAX_DLLS = 4096
 _MAX_SYMBOLS = 1 << 16  # of one DLL
-_MAX_NAMES = 64 << 20  # bytes of names: hostile ones may all be the same 64 KiB
+_MAX_BLOCK = 8 + 2 * (1 << 16)  # bytes: entries have 16 bits, and none is needed twice
 _MAX_ENTRIES = 4096  # of the debug directory, certificates, TLS callbacks
 
 
@@ -186,17 +187,14 @@ def exports(pe: PeFile) -> Iterator[Export]:
             named.setdefault(index, []).append(pointer)
     what = "the export addresses"
     at = pe.offset_of(directory.AddressOfFunctions, 4 * functions, what)
-    budget = _MAX_NAMES
+    take = NameBudget(pe.view, "the export names").take
     for index, (rva,) in enumerate(pe.view.table("<I", at, 4, functions, what)):
         if not rva and index not in named:
             continue  # an ordinal that is not used
         inside = place.VirtualAddress <= rva < place.VirtualAddress + place.Size
-        forwarder = pe.string_at(rva, "a forwarder") if inside else ""
+        forwarder = take(pe.string_at(rva, "a forwarder")) if inside else ""
         for pointer in named.get(index, (0,)):
-            name = pe.string_at(pointer, "an export's name") if pointer else ""
-            budget -= len(name) + len(forwarder)
-            if budget < 0:
-                raise FormatError("the export names are too long", where=pe.view.where)
+            name = take(pe.string_at(pointer, "an export's name")) if pointer else ""
             yield Export(directory.Base + index, name, rva, forwarder)
 
 
@@ -205,13 +203,14 @@ def imports(pe: PeFile) -> Iterator[ImportedDll]:
     place = pe.directory("IMPORT")
     if place is None:
         return
+    take = NameBudget(pe.view, "the names of DLLs").take
     for number in range(_MAX_DLLS):
         what = f"import descriptor {number}"
         at = pe.offset_of(place.VirtualAddress + 20 * number, 20, what)
         lookup, stamp, _, name, address = pe.view.unpack("<5I", at, what)
         if not name and not address:
             return
-        yield ImportedDll(pe.string_at(name, "the name of a DLL"), False, lookup or address, address, stamp)
+        yield ImportedDll(take(pe.string_at(name, "the name of a DLL")), False, lookup or address, address, stamp)
     raise _too_many(pe, "imported DLLs", _MAX_DLLS)
 
 
@@ -220,6 +219,7 @@ def delay_imports(pe: PeFile) -> Iterator[ImportedDll]:
     place = pe.directory("DELAY_IMPORT")
     if place is None:
         return
+    take = NameBudget(pe.view, "the names of DLLs").take
     for number in range(_MAX_DLLS):
         what = f"delay-load descriptor {number}"
         at = pe.offset_of(place.VirtualAddress + 32 * number, 32, what)
@@ -227,14 +227,15 @@ def delay_imports(pe: PeFile) -> Iterator[ImportedDll]:
         if not name:
             return
         base = 0 if attributes & 1 else pe.optional.ImageBase  # the oldest form holds addresses
-        yield ImportedDll(pe.string_at(name - base, "the name of a DLL"), True, lookup - base, address - base, stamp)
+        text = take(pe.string_at(name - base, "the name of a DLL"))
+        yield ImportedDll(text, True, lookup - base, address - base, stamp)
     raise _too_many(pe, "delay-loaded DLLs", _MAX_DLLS)
 
 
 def imported_symbols(pe: PeFile, dll: ImportedDll) -> Iterator[ImportedSymbol]:
     """Yield what is imported from a DLL."""
     size, form, by_ordinal = (8, "<Q", 1 << 63) if pe.is_64 else (4, "<I", 1 << 31)
-    budget = _MAX_NAMES
+    take = NameBudget(pe.view, "the import names").take
     for number in range(_MAX_SYMBOLS):
         what = "an import lookup entry"
         (entry,) = pe.view.unpack(form, pe.offset_of(dll.lookup + number * size, size, what), what)
@@ -244,11 +245,7 @@ def imported_symbols(pe: PeFile, dll: ImportedDll) -> Iterator[ImportedSymbol]:
             yield ImportedSymbol("", entry & 0xFFFF)
             continue
         (hint,) = pe.view.unpack("<H", pe.offset_of(entry, 2, "an import's hint"), "an import's hint")
-        name = pe.string_at(entry + 2, "an import's name")
-        budget -= len(name)
-        if budget < 0:
-            raise FormatError("the import names are too long", where=pe.view.where)
-        yield ImportedSymbol(name, hint)
+        yield ImportedSymbol(take(pe.string_at(entry + 2, "an import's name")), hint)
     raise _too_many(pe, f"symbols from {dll.name!r}", _MAX_SYMBOLS)
 
 
@@ -356,8 +353,9 @@ def base_relocations(pe: PeFile) -> Iterator[BaseRelocationBlock]:
     end = at + place.Size
     while at + 8 <= end:
         page, size = pe.view.unpack("<2I", at, what)
-        if size < 8 or size % 2 or at + size > end:
-            raise FormatError("SizeOfBlock", where=pe.view.where, expected=f"even, from 8 to {end - at}", actual=size)
+        most = min(end - at, _MAX_BLOCK)
+        if size < 8 or size % 2 or size > most:
+            raise FormatError("SizeOfBlock", where=pe.view.where, expected=f"even, from 8 to {most}", actual=size)
         count = (size - 8) // 2
         entries = tuple(entry for (entry,) in pe.view.table("<H", at + 8, 2, count, what))
         yield BaseRelocationBlock(page, size, entries)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 _PAGE_SIZE = 4096  # of every CPU that Windows runs on
-_MAX_IMPORTS = 1 << 18  # symbols of all DLLs together: hostile descriptors may share one table
+_MAX_IMPORTS = 1 << 16  # symbols of all DLLs together: hostile descriptors may share one table
 
 
 def report(pe: PeFile, page_size: int = 0) -> Report:

@@ -164,7 +164,7 @@ BROKEN = {
     "size is no number": (HEADER.replace(b"4         `", b"4x        `") + b"1234", "ar_size is not a decimal"),
     "size is negative": (HEADER.replace(b"4         `", b"-4        `") + b"1234", "ar_size is not a decimal"),
     "no table of names": (b"/7  " + HEADER[4:] + b"1234", "not in the table of names"),
-    "long name longer than the member": (b"#1/5" + HEADER[4:] + b"1234", "the name is longer"),
+    "long name longer than the member": (b"#1/5" + HEADER[4:] + b"1234", "the name is too long"),
 }
 
 
