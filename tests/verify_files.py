@@ -22,6 +22,7 @@ from emitter import Package, emit, targets
 from emitter.image.elf import plan_image
 from emitter.pack.plan import plan_pack
 from tests.c_tools import need
+from tests.container_files import coff_object, universal
 from tests.elf_images import render
 from tests.support import build_pack
 
@@ -332,6 +333,75 @@ RANDOM = "long getrandom(void *, long, int); long f(void) { return getrandom(0, 
 RPATH = "-Wl,--enable-new-dtags,-rpath,"
 
 
+MAC, WIN, MINGW = "arm64-apple-macos", "x86_64-windows-msvc", "x86_64-w64-mingw32-gcc"
+ADDRESS = ".data\n.globl x\nx: .{} y\n"
+
+
+def put(data: bytes, at: int, code: str, number: int) -> bytes:
+    """Write a little-endian number."""
+    out = bytearray(data)
+    struct.pack_into(f"<{code}", out, at, number)
+    return bytes(out)
+
+
+def command(data: bytes, wanted: int) -> int:
+    """Return where the first load command of a kind begins in a 64-bit Mach-O file."""
+    (count,) = struct.unpack_from("<I", data, 16)
+    at = 32
+    for _ in range(count):
+        cmd, size = struct.unpack_from("<2I", data, at)
+        if cmd == wanted:
+            return at
+        at += size
+    raise LookupError(wanted)
+
+
+def cuttable(data: bytes) -> bytes:
+    """Clear N_ALT_ENTRY of every symbol of a Mach-O object."""
+    symoff, nsyms = struct.unpack_from("<2I", data, command(data, 2) + 8)
+    out = bytearray(data)
+    for at in range(symoff, symoff + 16 * nsyms, 16):
+        (n_desc,) = struct.unpack_from("<H", out, at + 6)
+        struct.pack_into("<H", out, at + 6, n_desc & ~0x200)
+    return bytes(out)
+
+
+def mapped(data: bytes) -> bytes:
+    """Make N_OSO with a time of the first symbol of a Mach-O file."""
+    (symoff,) = struct.unpack_from("<I", data, command(data, 2) + 8)
+    return put(put(data, symoff + 4, "B", 0x66), symoff + 8, "Q", 1234567890)
+
+
+def pe_header(data: bytes) -> int:
+    """Return where the PE signature is."""
+    return int(struct.unpack_from("<I", data, 60)[0])
+
+
+def lost_export(data: bytes) -> bytes:
+    """Give the first export of a DLL an address outside of it."""
+    header = pe_header(data)
+    (directory,) = struct.unpack_from("<I", data, header + 24 + 112)
+    sections, optional = struct.unpack_from("<H", data, header + 6)[0], struct.unpack_from("<H", data, header + 20)[0]
+    rows = [struct.unpack_from("<4I", data, header + 24 + optional + 40 * n + 8) for n in range(sections)]
+
+    def offset(rva: int) -> int:
+        return next(raw + rva - va for size, va, _, raw in rows if va <= rva < va + size)
+
+    (functions,) = struct.unpack_from("<I", data, offset(directory) + 28)
+    return put(data, offset(functions), "I", 0x7FFFF000)
+
+
+def many_sections(count: int) -> bytes:
+    """Return a COFF object of empty sections."""
+    return struct.pack("<2H3I2H", 0x8664, count, 0, 0, 0, 0, 0) + count * (b".x".ljust(8, b"\0") + bytes(32))
+
+
+def with_pdb(files: Files, option: str) -> bytes:
+    """Return a DLL that names its PDB."""
+    shell = f"lld-link /dll /noentry /debug {option} /out:out x.obj"
+    return files.run(f"pdb{len(option)}", shell, {"x.obj": coff_object(b"abcd")}, "out")
+
+
 def libraries(one: str, two: str, *names: str) -> Callable[[Files], tuple[str, bytes]]:
     """Return a maker of a zip file of two libraries with the symbols `names`."""
 
@@ -577,6 +647,61 @@ ROWS: list[Row] = [
     Row("archive-large", _large_archive(b"/"), _large_archive(b"/SYM64/")),
     Row("archive-reproducible", archive("times", "ar rcsU libx.a *.o", a=lambda f: f.emitted(X86, ".o")),
         archive("same", "ar rcsD libx.a *.o", a=lambda f: f.emitted(X86, ".o"), b=Files.blob)),
+    # Mach-O
+    Row("macho-machine", patched(MAC, lambda data: put(data, 4, "I", 0x01000007), ".dylib"), emitted(MAC, ".dylib"),
+        {"target": MAC}),
+    Row("macho-file-type", patched(MAC, lambda data: put(data, 12, "I", 8), ".dylib"), emitted(MAC, ".dylib")),
+    Row("macho-universal",
+        lambda files: ("u.dylib", universal([(0x0100000C, files.emitted(MAC, ".dylib"))] * 2)),
+        lambda files: ("u.dylib", universal([(0x0100000C, files.emitted(MAC, ".dylib")),
+                                             (0x01000007, files.emitted("x86_64-apple-macos", ".dylib"))]))),
+    Row("macho-build-version", case("macho/noversion.o"), case("macho/macos11.o"), {"target": MAC}),
+    Row("macho-signature-missing", patched(MAC, lambda data: put(data, command(data, 0x1D), "I", 0x2E), ".dylib"),
+        emitted(MAC, ".dylib")),
+    Row("macho-signature", case("macho-dylib/lld_arm64_edited.dylib"), case("macho-dylib/lld_arm64.dylib")),
+    Row("macho-segments", patched(MAC, lambda data: put(data, command(data, 0x19) + 24, "Q", 4096), ".dylib"),
+        emitted(MAC, ".dylib")),
+    Row("macho-segment-writable-code", patched(MAC, lambda data: put(data, command(data, 0x19) + 60, "I", 7), ".dylib"),
+        emitted(MAC, ".dylib")),
+    Row("macho-section-place", patched(MAC, lambda data: put(data, command(data, 0x19) + 72 + 48, "I", 8), ".o"),
+        emitted(MAC, ".o")),
+    Row("macho-install-name", patched(MAC, lambda data: data.replace(b"@rpath/", b"/home//"), ".dylib"),
+        emitted(MAC, ".dylib")),
+    Row("macho-exports", patched(MAC, lambda data: put(data, command(data, 0x80000022), "I", 0x2E), ".dylib"),
+        emitted(MAC, ".dylib")),
+    Row("macho-section-alignment", patched(MAC, lambda data: put(data, command(data, 0x19) + 72 + 52, "I", 20), ".o"),
+        emitted(MAC, ".o")),
+    Row("macho-interior-symbol", patched(MAC, cuttable, ".o", retain=True, tensor_symbols=True),
+        emitted(MAC, ".o", retain=True, tensor_symbols=True)),
+    Row("macho-debug-map", patched(MAC, mapped, ".dylib"), emitted(MAC, ".dylib")),
+    Row("macho-uuid", patched(MAC, lambda data: put(data, command(data, 0x1B), "I", 0x2A), ".dylib"),
+        emitted(MAC, ".dylib")),
+    # PE and COFF
+    Row("pe-machine", patched(WIN, lambda data: put(data, pe_header(data) + 4, "H", 0xAA64), ".dll"),
+        emitted(WIN, ".dll"), {"target": WIN}),
+    Row("pe-protections", patched(WIN, lambda data: put(data, pe_header(data) + 24 + 70, "H", 0), ".dll"),
+        emitted(WIN, ".dll")),
+    Row("pe-relocations-stripped", patched(WIN, lambda data: put(data, pe_header(data) + 22, "H", 0x2023), ".dll"),
+        emitted(WIN, ".dll")),
+    Row("pe-section-writable-code",
+        patched(WIN, lambda data: put(data, pe_header(data) + 24 + 240 + 36, "I", 0xE0000040), ".dll"),
+        emitted(WIN, ".dll")),
+    Row("pe-layout", patched(WIN, lambda data: put(data, pe_header(data) + 24 + 56, "I", 4096), ".dll"),
+        emitted(WIN, ".dll")),
+    Row("pe-section-count", lambda _: ("x.obj", many_sections(65300)), lambda _: ("x.obj", many_sections(65000))),
+    Row("pe-section-name",
+        lambda files: (
+            "x.dll",
+            files.run("windebug", f"{MINGW} -shared -g x.c -o out.dll", {"x.c": "int x;\n"}, "out.dll"),
+        ),
+        emitted(WIN, ".dll")),
+    Row("pe-section-alignment", lambda _: ("x.obj", coff_object(b"abcd", flags=0x40F00040)), emitted(WIN, ".obj")),
+    Row("pe-exports", patched(WIN, lost_export, ".dll"), emitted(WIN, ".dll")),
+    Row("pe-time-stamp", case("coff/dllexport.dll"), case("coff/dllexport_brepro.dll")),
+    Row("pe-pdb-path", lambda files: ("x.dll", with_pdb(files, "")),
+        lambda files: ("x.dll", with_pdb(files, "/pdbaltpath:x.pdb"))),
+    Row("pe-address32", lambda files: ("x.obj", files.asm("addr32", ADDRESS.format("long"), MINGW)),
+        lambda files: ("x.obj", files.asm("addr64", ADDRESS.format("quad"), MINGW))),
     # device code
     Row("device-ptx", case("device-code/noop_bom.ptx"), case("device-code/noop.ptx")),
     Row("device-fatbin", case("device-code/trunc.fatbin"), case("device-code/synthetic.fatbin")),

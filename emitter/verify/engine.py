@@ -220,7 +220,7 @@ class _Run:
         kind = container_kind(head)
         if kind is not None and (item.named or _is_container(kind, item)):
             self._container(kind, item, view)
-        elif recognised(head, item.member or item.path):
+        elif recognised(head, item.member or item.path, named=item.named):
             self._artefact(item, view)
         elif (device := device_format(head, item.member or item.path)) is not None:
             self._artefact(item, view, device)

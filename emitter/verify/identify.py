@@ -15,23 +15,24 @@ _ELF_MAGIC = b"\x7fELF"
 _SHT_NOBITS, _SHT_DYNAMIC = 8, 6
 _DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
 _PT_INTERP, _PT_DYNAMIC = 3, 2
+# What the reports call the kinds of Mach-O, PE and COFF files.
+_WORDS = (("library", "library"), ("bundle", "library"), ("executable", "executable"), ("object", "object"))
 _FAMILIES = {"macho": "macho", "coff": "coff", "pe": "coff"}
 _KINDS = {1: "object", 2: "executable", 4: "other"}
 
 # COFF objects have no magic, only a machine: they are taken for what they are where the name says so too.
-_COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
+_COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01", b"\x41\xa6", b"\x4e\xa6")
 
 
-def recognised(head: bytes, name: str) -> bool:
-    """Return whether a file begins like an artefact that `emitter.inspect` reads."""
+def recognised(head: bytes, name: str, *, named: bool = False) -> bool:
+    """Return whether a file begins like an artefact that `emitter.inspect` reads.
+
+    What begins with the two bytes of COFF's machine alone is taken for an object if it is called like one, or `named`.
+    """
     from emitter.inspect import READERS
 
-    if name.endswith((".obj", ".o")) and head[:2] in _COFF_MACHINES and len(head) >= 20:
-        return True
-    if head[:2] == b"MZ":
-        return True
-    rows = [row for row in READERS if len(row.magic) > 2]
-    return any(head.startswith(row.magic) for row in rows)
+    short = head[:2] in _COFF_MACHINES and (named or name.endswith((".obj", ".o")))
+    return short or any(head.startswith(row.magic) for row in READERS if row.module != "coff" or len(row.magic) > 2)
 
 
 def elf_kind(elf: object) -> str:
@@ -74,7 +75,7 @@ def kind_of(reader: Reader) -> tuple[str, str]:
     words = identity.kind
     if identity.format in {"pack", "fatbin", "ptx"}:
         return identity.format, "pack" if identity.format == "pack" else "other"
-    kind = "object" if "object" in words and "shared" not in words else "executable" if "exec" in words else "library"
+    kind = next((kind for word, kind in _WORDS if word in words), "other")
     return identity.format, kind
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emitter import inspect
+from emitter.inspect.coff import CoffFile
 from emitter.inspect.elf import ElfFile
+from emitter.inspect.pe import PeFile
 from emitter.verify import verify
 from tests.verify_files import kept
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from emitter.verify.engine import Result
 
+WIN, MAC = "x86_64-windows-msvc", "arm64-apple-macos"
 X86, A64, RV, ARM = "x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf"
 
 
@@ -40,6 +43,12 @@ def errors(result: Result) -> list[tuple[str, str, str, str]]:
         ("arm/gnueabihf_data.o", ARM),
         ("bti/without.so", A64),
         ("bti/with.so", A64),
+        ("coff/t1.obj", WIN),
+        ("coff/longsect.obj", WIN),
+        ("coff/dllexport.dll", WIN),
+        ("coff/dllexport_brepro.dll", WIN),
+        ("macho/macos11.o", MAC),
+        ("macho-dylib/lld_arm64.dylib", MAC),
         ("device-code/synthetic.fatbin", None),
         ("device-code/noop.ptx", None),
     ],
@@ -109,6 +118,7 @@ def test_a_right_file_has_no_error(name: str, target: str | None, tmp_path: Path
             None,
             [("elf-symbol-version", "libm.so.6", "at most GLIBC_2.17", "GLIBC_2.29")],
         ),
+        ("macho/noversion.o", MAC, None, [("macho-build-version", "LC_BUILD_VERSION", "there", "none")]),
         (
             "device-code/badmagic.fatbin",
             None,
@@ -190,3 +200,32 @@ def test_protection_that_was_lost_differs_from_protection_that_is_there(tmp_path
         ("elf-branch-protection-lost", "warning", "BTI", "none")
     ]
     assert not [f for f in verified("bti/without.so", tmp_path, A64).findings if "protection" in f.rule]
+
+
+def test_an_edited_page_does_not_match_its_signature(tmp_path: Path) -> None:
+    found = errors(verified("macho-dylib/lld_arm64_edited.dylib", tmp_path, MAC))
+    assert [(rule, subject) for rule, subject, *_ in found] == [("macho-signature", "page 0")]
+
+
+def test_the_time_of_a_build_is_told_from_a_hash(tmp_path: Path) -> None:
+    for name, stamped in (("coff/dllexport.dll", True), ("coff/dllexport_brepro.dll", False)):
+        rules = {finding.rule for finding in verified(name, tmp_path, WIN).findings}
+        assert ("pe-time-stamp" in rules) == stamped
+
+
+@pytest.mark.parametrize("name", ["coff/dllexport.dll", "coff/dllexport_brepro.dll"])
+def test_an_export_of_data_is_found(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.dll"
+    path.write_bytes(kept(name))
+    with inspect.open_file(path) as artefact:
+        assert isinstance(artefact.reader, PeFile)
+        assert [export.name for export in artefact.reader.exports()]
+        assert not [export for export in artefact.reader.exports() if not export.rva]
+
+
+def test_full_names_of_sections_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.obj"
+    path.write_bytes(kept("coff/longsect.obj"))
+    with inspect.open_file(path) as artefact:
+        assert isinstance(artefact.reader, CoffFile)
+        assert max(len(section.name) for section in artefact.reader.sections) > 8
