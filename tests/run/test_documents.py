@@ -17,7 +17,10 @@ from emitter.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TOOLS = ("gcc", "g++", "make", "ninja", "cmake", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64")
+TOOLS = (
+    "gcc", "g++", "make", "ninja", "cmake", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64",
+    "x86_64-w64-mingw32-gcc",
+)  # fmt: skip
 
 
 def blocks_of(document: str) -> list[tuple[str, str, str]]:
