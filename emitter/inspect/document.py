@@ -77,7 +77,7 @@ def _object(artefact: Artefact, report: Report | None, depth: int | None) -> dic
     faults = [_fault(fault.part, fault.error) for fault in report.faults]
     identity = report.identity._asdict()
     return document | {
-        "identity": identity | {"flag_names": list(report.identity.flag_names)},
+        "identity": identity,
         "page_size": report.page_size,
         "hardening": [entry._asdict() for entry in report.hardening],
         "dependencies": [entry._asdict() for entry in report.dependencies],

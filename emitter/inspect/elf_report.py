@@ -129,8 +129,10 @@ def _outside(elf: ElfFile, part: str, spans: Iterator[tuple[str, int, int]]) -> 
 def _identity(elf: ElfFile, faults: list[Fault]) -> Identity:
     ehdr = elf.ehdr
     soname = interpreter = ""
+    search_path: tuple[str, ...] = ()
     with collect_faults(faults, "dynamic"):
         soname = elf.soname or ""
+        search_path = tuple(path for path in (elf.rpath, elf.runpath) if path is not None)
     with collect_faults(faults, "segments"):
         interpreter = elf.interpreter or ""
     kind = elf.kind.removeprefix("ELF ")
@@ -165,6 +167,7 @@ def _identity(elf: ElfFile, faults: list[Fault]) -> Identity:
         name=soname,
         build_id=build_id,
         interpreter=interpreter,
+        search_path=search_path,
     )
 
 

@@ -94,7 +94,7 @@ def _identity(macho: MachOFile, faults: list[Fault]) -> Identity:
     )
     with collect_faults(faults, "identity"):
         uuid = macho.uuid or b""
-        identity = identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "")
+        identity = identity._replace(build_id=uuid.hex(), interpreter=macho.dylinker or "", search_path=macho.rpaths)
         for build in macho.build_versions[:1]:
             identity = identity._replace(
                 os=names.PLATFORMS.get(build.platform, f"platform {build.platform}"),

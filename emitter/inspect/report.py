@@ -56,6 +56,7 @@ class Identity(NamedTuple):
     version: str = ""  # of the library itself
     build_id: str = ""  # hexadecimal: NT_GNU_BUILD_ID, LC_UUID, the RSDS record's GUID and age
     interpreter: str = ""  # PT_INTERP, LC_LOAD_DYLINKER
+    search_path: tuple[str, ...] = ()  # for dependencies: DT_RPATH, DT_RUNPATH, LC_RPATH, as the file has them
 
 
 class Segment(NamedTuple):

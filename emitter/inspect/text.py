@@ -36,6 +36,7 @@ def report_lines(artefact: Artefact, report: Report, everything: bool) -> Iterat
         ("version", identity.version),
         ("build id", identity.build_id),
         ("interpreter", identity.interpreter),
+        ("search path", ", ".join(identity.search_path)),
     )
     yield from (f"  {name:<13}{value}" for name, value in facts if value)
     if report.hardening:

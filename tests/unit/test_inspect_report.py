@@ -68,6 +68,14 @@ def test_a_stack_of_which_nothing_is_said_is_missing(tmp_path: Path) -> None:
     assert {entry.name: entry.value for entry in _report(tmp_path / "a.o").hardening}["nx_stack"] == "missing"
 
 
+@pytest.mark.parametrize("tags", ["--enable", "--disable"])
+def test_search_paths_are_shown(tags: str, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(PROGRAM)
+    flags = f"-Wl,{tags}-new-dtags,-rpath,/opt/x:$ORIGIN"
+    run("gcc", flags, str(tmp_path / "a.c"), "-o", str(tmp_path / "a"))
+    assert _report(tmp_path / "a").identity.search_path == ("/opt/x:$ORIGIN",)
+
+
 # What the compilers of cross/table.py make: (ABI, byte order, pointer width) by the first part of the triple.
 ABIS = {
     "aarch64": ("", "little", 64),
