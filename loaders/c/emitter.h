@@ -2421,14 +2421,17 @@ static inline emitter0_status emitter0_follow_(emitter0_library *library, const 
     emitter0_status status = EMITTER0_NOT_FOUND;
     unsigned char digest[32];
     int resolved;
+    where[0] = 0;
     memset(&file, 0, sizeof file);
     if (record == NULL)
         return emitter0_say_(words, "its record of the file that holds the payloads breaks a rule of the format");
     own.path = where;
     for (resolved = 0; resolved < 2 && status == EMITTER0_NOT_FOUND; resolved++) {
         size_t folder = 0, i;
-        if (!emitter0_library_path_(library, path, resolved, where))
+        if (!emitter0_library_path_(library, path, resolved, where)) {
+            where[0] = 0;
             continue;
+        }
         for (i = 0; where[i] != 0; i++)
             if (strchr(EMITTER0_SLASHES_, where[i]) != NULL)
                 folder = i + 1;
@@ -2438,8 +2441,11 @@ static inline emitter0_status emitter0_follow_(emitter0_library *library, const 
         status = emitter0_file_open_(&file, where, 1, &own);
     }
     if (status == EMITTER0_NOT_FOUND) {
-        (void)snprintf(text, sizeof text, "its payloads are in another file, %.150s, which is not beside it", name);
-        return emitter0_say_(words, text);
+        size_t at = emitter0_put_(words, 0, words->path, strlen(words->path));
+        static const char before[] = ": its payloads are in another file, which is not there: ";
+        at = emitter0_put_(words, at, before, sizeof before - 1);
+        (void)emitter0_put_(words, at, where[0] != 0 ? where : name, strlen(where[0] != 0 ? where : name));
+        return EMITTER0_LIBRARY_ERROR;
     }
     if (status != EMITTER0_OK)
         return status;

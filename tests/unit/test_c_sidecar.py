@@ -138,7 +138,7 @@ def test_what_does_not_belong_is_refused(opener: str, tmp_path: Path) -> None:
     os.mkfifo(sidecar)
     assert refusal(opener, plain) == f"{sidecar}: not a regular file"
     sidecar.unlink()
-    assert refusal(opener, plain) == f"{plain}: its payloads are in another file, libplain.pack, which is not beside it"
+    assert refusal(opener, plain) == f"{plain}: its payloads are in another file, which is not there: {sidecar}"
     for data, words in (
         (good[:-1] + b"x", "not the file that the library was made with: its SHA-256 differs"),
         (good + b"x", f"not the file that the library was made with: {len(good) + 1} bytes, not {len(good)}"),
