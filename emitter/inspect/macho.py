@@ -110,6 +110,24 @@ class MachOFile(Reader):
         """The sections of all segments: `n_sect` counts them from 1."""
         return tuple(section for segment in self.segments for section in segment.sections)
 
+    def address_to_offset(self, address: int, size: int = 1) -> int | None:
+        """Return the file offset of `size` bytes at an address, or None where no section or segment has them.
+
+        Sections are asked first: in an object they alone say where their bytes are.
+        """
+        for section in self.sections:
+            if section.addr <= address and address + size <= section.addr + section.file_size:
+                return section.offset + address - section.addr
+        for segment in self.segments:
+            if segment.vmaddr <= address and address + size <= segment.vmaddr + segment.filesize:
+                return segment.fileoff + address - segment.vmaddr
+        return None
+
+    @property
+    def base_address(self) -> int:
+        """The address of the header, which those of exports are relative to: that of the segment at offset 0."""
+        return next((one.vmaddr for one in self.segments if not one.fileoff and one.filesize), 0)
+
     @cached_property
     def dylibs(self) -> tuple[Dylib, ...]:
         """LC_ID_DYLIB, LC_LOAD_DYLIB and its variants, in file order."""

@@ -5,7 +5,7 @@ Source: <mach-o/loader.h>, <mach-o/nlist.h>, <mach-o/reloc.h>.
 
 from __future__ import annotations
 
-from emitter.inspect.macho_names import DYLIB_KINDS, LOAD_COMMANDS, N_STAB, N_TYPE, SECTION_TYPE
+from emitter.inspect.macho_names import DYLIB_KINDS, LOAD_COMMANDS, N_STAB, N_TYPE, SECTION_TYPE, ZEROFILL
 from emitter.records import NamedTuple
 
 __all__ = [
@@ -70,6 +70,11 @@ class MachSection(NamedTuple):
     def type(self) -> int:
         """The S_ type, without the attributes."""
         return self.flags & SECTION_TYPE
+
+    @property
+    def file_size(self) -> int:
+        """How many bytes it has in the file: none, if it is filled with zeros."""
+        return 0 if self.type in ZEROFILL else self.size
 
 
 class SegmentCommand(NamedTuple):

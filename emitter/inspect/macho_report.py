@@ -31,7 +31,6 @@ __all__ = ["report"]
 
 # Systems on 64-bit ARM map pages of 16 KiB; all others 4 KiB.
 _PAGE_16K = (names.CPU_ARCH_ABI64 | 12, names.CPU_ARCH_ABI64_32 | 12)
-_ZEROFILL = (names.S_ZEROFILL, names.S_GB_ZEROFILL, names.S_THREAD_LOCAL_ZEROFILL)
 _PLACES = {
     names.N_UNDF: "undefined", names.N_PBUD: "undefined", names.N_ABS: "absolute", names.N_SECT: "defined",
     names.N_INDR: "defined",
@@ -137,7 +136,7 @@ def _section(one: MachSection) -> Section:
         type=names.SECTION_TYPES.get(one.type, f"type {one.type:#x}"),
         flags=tuple(name for bit, name in names.SECTION_ATTRIBUTES.items() if one.flags & bit),
         offset=one.offset,
-        file_size=0 if one.type in _ZEROFILL else one.size,
+        file_size=one.file_size,
         address=one.addr,
         size=one.size,
         alignment=1 << min(one.align, 63),  # more than 15 is a finding, and no reason to compute with it
@@ -203,10 +202,9 @@ def _placed_symbols(macho: MachOFile) -> Iterator[PlacedSymbol]:
             section = sections[symbol.n_sect - 1]
             yield section.offset + symbol.n_value - section.addr, None, symbol.name
     for export in macho.exports():
-        for segment in macho.segments:
-            base = macho.segments[0].vmaddr
-            if segment.vmaddr <= base + export.address < segment.vmaddr + segment.filesize:
-                yield segment.fileoff + base + export.address - segment.vmaddr, None, export.name
+        offset = None if export.reexport else macho.address_to_offset(macho.base_address + export.address)
+        if offset is not None:
+            yield offset, None, export.name
 
 
 def _hardening(macho: MachOFile, faults: list[Fault]) -> list[Hardening]:
@@ -246,8 +244,7 @@ def _check_ranges(macho: MachOFile, faults: list[Fault]) -> None:
         for segment in macho.segments:
             check("segments", segment.fileoff, segment.filesize, f"segment {segment.segname}")
             for one in segment.sections:
-                if one.type not in _ZEROFILL:
-                    check("sections", one.offset, one.size, f"section {one.segname},{one.sectname}")
+                check("sections", one.offset, one.file_size, f"section {one.segname},{one.sectname}")
                 check("sections", one.reloff, 8 * one.nreloc, f"relocations of {one.segname},{one.sectname}")
     with collect_faults(faults, "symbols"):
         if macho.symtab:

@@ -180,6 +180,24 @@ def test_the_report_says_what_the_file_is(outer: str) -> None:
     assert hardening["writable_and_executable"] is False
 
 
+@pytest.mark.parametrize("form", ["object", "dylib"])
+def test_addresses_lead_to_their_bytes(form: str, outer: str, tmp_path: Path) -> None:
+    path = outer if form == "dylib" else compile_c(str(tmp_path), TRIPLES[0], MACHO_SOURCE, "x.o")
+    macho = _read(path)
+    table = next(one.n_value for one in macho.symbols() if one.name == "_table" and not one.stab)
+    common = next(one for one in macho.sections if one.sectname == "__common")
+    offset = macho.address_to_offset(table, 64)
+    assert offset is not None
+    with open(path, "rb") as file:
+        file.seek(offset)
+        assert file.read(64) == b"table".ljust(64, b"\0")
+    assert macho.address_to_offset(common.addr) is None or form == "dylib"
+    assert macho.address_to_offset(1 << 40) is None
+    if form == "dylib":
+        (export,) = (one for one in macho.exports() if one.name == "_table")
+        assert macho.base_address + export.address == table
+
+
 def test_debug_entries_carry_the_time_of_their_object(outer: str) -> None:
     (entry,) = _read(outer).oso()
     assert entry.name.endswith("outer.o")
