@@ -19,7 +19,7 @@ from emitter.checksum import crc32c
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
 from emitter.package import Package
-from emitter.targets._describe import TIERS
+from emitter.targets._describe import TIERS, formats, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
 FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
 LARGE_DATA = os.path.join(ROOT, "docs", "large-data.md")
 README = os.path.join(ROOT, "README.md")
+TARGETS = os.path.join(ROOT, "docs", "targets.md")
 
 _C_TYPE = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "i64": "int64_t"}
 _TABLES = (fmt.PAYLOAD, fmt.TENSOR, fmt.METADATA, fmt.DIMS, fmt.STRINGS)
@@ -201,9 +202,41 @@ def md_links() -> str:
 
 def md_targets() -> str:
     """Return the table of targets."""
-    lines = ["| target | | tier |", "|---|---|---:|"]
-    lines += [f"| `{target.name}` | {target.description} | {target.tier} |" for target in targets.describe_all()]
+    lines = ["| target | | files | tier |", "|---|---|---|---:|"]
+    for target in targets.describe_all():
+        files = " ".join(f"`{suffix}`" for suffix in formats(target))
+        lines.append(f"| `{target.name}` | {target.description} | {files} | {target.tier} |")
     lines += ["", *(f"Tier {tier}: {meaning}." for tier, meaning in TIERS.items())]
+    return "\n".join(lines)
+
+
+def md_proofs() -> str:
+    """Return the table of targets with the numbers of what proves something about each, and the table of these."""
+    if ROOT not in sys.path:  # the table of tests is not part of the package
+        sys.path.insert(0, ROOT)
+    from cross.proofs import PROOFS, proofs_of
+
+    number = {proof: str(position) for position, proof in enumerate(PROOFS, 1)}
+    lines = ["| target | files | tier | proven by |", "|---|---|---:|---|"]
+    for target in targets.describe_all():
+        files = " ".join(f"`{suffix}`" for suffix in formats(target))
+        proofs = ", ".join(number[proof] for proof in proofs_of(target.name))
+        lines.append(f"| `{target.name}` | {files} | {target.tier} | {proofs} |")
+    lines += ["", "| | tier | what | test |", "|---:|---:|---|---|"]
+    lines += [
+        f"| {number[proof]} | {proof.tier} | {proof.what} | [{os.path.basename(proof.test)}](../{proof.test}) |"
+        for proof in PROOFS
+    ]
+    return "\n".join(lines)
+
+
+def md_names() -> str:
+    """Return the table of other names of targets."""
+    lines = ["| target | also written |", "|---|---|"]
+    for target in targets.describe_all():
+        others = spellings(target)
+        if others:
+            lines.append(f"| `{target.name}` | {', '.join(f'`{name}`' for name in others)} |")
     return "\n".join(lines)
 
 
@@ -247,6 +280,7 @@ def main() -> int:
         },
         LARGE_DATA: {"limits": lambda _: md_limits(), "links": lambda _: md_links()},
         README: {"targets": lambda _: md_targets()},
+        TARGETS: {"proofs": lambda _: md_proofs(), "names": lambda _: md_names()},
     }
     stale = 0
     for path, parts in files.items():

@@ -9,15 +9,17 @@ from emitter.targets import _names, describe_all, resolve
 if TYPE_CHECKING:
     from emitter.targets._base import Property, Target
 
-__all__ = ["TIERS", "targets_json", "targets_text"]
+__all__ = ["TIERS", "formats", "spellings", "targets_json", "targets_text"]
 
 SCHEMA = "emitter.targets/1"
 
 TIERS = {
-    1: "its artefacts run in CI",
-    2: "its artefacts are made and checked in CI",
-    3: "written to the specification and checked by independent readers of ELF, but not run",
+    1: "programs load and run its artefacts in CI",
+    2: "a linker of its platform takes its artefacts in CI",
+    3: "independent readers check the structure of its artefacts in CI",
 }
+
+_FORMATS = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF and PE"}
 
 # GNU properties: the name of a pr_type, and what its bits stand for, from bit 0 on (the psABIs of x86 and AArch64).
 _PROPERTIES = {
@@ -44,15 +46,16 @@ def targets_text(name: str | None) -> str:
         "description": target.description,
         "tier": f"{target.tier} ({TIERS[target.tier]})",
         "LLVM triple": resolved.triple,
-        "also written": ", ".join(_spellings(target)),
+        "also written": ", ".join(spellings(target)),
         "ABI": target.psabi,
         "version": f"{target.version_kind} {resolved.version}" if resolved.version else None,
-        "format": f"{target.object_format.upper()}{target.pointer_width}, {target.byte_order}-endian",
-        "e_machine": target.e_machine,
-        "e_flags": f"{target.e_flags_object:#x} in objects, {target.e_flags_image:#x} in libraries",
-        "largest page": f"{target.max_page_size} bytes",
+        "format": f"{_FORMATS[target.object_format]}, {target.pointer_width} bits, {target.byte_order}-endian",
+        **_format_facts(target),
+        "writes": ", ".join(formats(target)),
+        "largest page": f"{target.max_page_size} bytes" if target.image_suffix else None,
         "reach of code": f"{_gib(target.reach)}: the distance to data that code spans by default",
         "largest library": _gib(target.max_image_size) if target.max_image_size else None,
+        "symbols begin with": target.symbol_prefix,
         "LLVM's CPU": f"{target.cpu} {target.features}".strip(),
         "LLVM's ABI": target.abi_name,
         "code model": target.code_model,
@@ -84,6 +87,29 @@ def targets_json(name: str | None) -> dict[str, object]:
     }
 
 
+def formats(target: Target) -> list[str]:
+    """Return the suffixes of the files that are written for a target, import libraries included."""
+    suffixes = (target.object_suffix, target.archive_suffix, target.image_suffix, target.implib_suffix, ".pack")
+    return [suffix for suffix in suffixes if suffix is not None]
+
+
+def _format_facts(target: Target) -> dict[str, object]:
+    """Return what files of the target say of themselves, by the names of the format's specification."""
+    if target.macho:
+        version = f"{target.macho.minos}, made with the rules of SDK {target.macho.sdk}"
+        return {"cputype": f"{target.macho.cputype:#x}", "platform": target.macho.platform, "oldest system": version}
+    if target.coff:
+        return {
+            "Machine": f"{target.coff.machine:#x}",
+            "DllCharacteristics": f"{target.coff.dll_characteristics:#x}",
+            "ImageBase": f"{target.coff.image_base:#x}",
+        }
+    flags = f"{target.e_flags_object:#x} in objects"
+    if target.image_suffix:
+        flags += f", {target.e_flags_image:#x} in libraries"
+    return {"e_machine": target.e_machine, "e_flags": flags}
+
+
 def _gib(size: int) -> str:
     return f"{size >> 30} GiB" if size % (1 << 30) == 0 else f"{size} bytes"
 
@@ -109,10 +135,12 @@ def _facts(target: Target) -> dict[str, object]:
         facts["large_data"] = {"section": target.large_data.section, "sh_flags": target.large_data.sh_flags}
     facts["macho"] = target.macho and target.macho._asdict()
     facts["coff"] = target.coff and target.coff._asdict()
-    return facts | {"spellings": _spellings(target)}
+    return facts | {"spellings": spellings(target)}
 
 
-def _spellings(target: Target) -> list[str]:
+def spellings(target: Target) -> list[str]:
+    """Return other names of a target, of those that `emitter targets` shows."""
+
     def stands_for(spelling: str) -> bool:
         try:
             return _names.parse(spelling)[0] == target.name

@@ -5,7 +5,7 @@ from emitter.targets._base import Target
 TARGET = Target(
     name="loongarch64-linux-gnu",
     description="64-bit LoongArch Linux (lp64d), glibc",
-    tier=3,
+    tier=2,
     psabi="https://github.com/loongson/la-abi-specs",
     llvm_triple="loongarch64-unknown-linux-gnu",
     data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",

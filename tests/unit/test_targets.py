@@ -304,7 +304,12 @@ def test_the_list_names_every_target_with_its_tier() -> None:
 def test_one_target_is_shown_under_any_of_its_names() -> None:
     text = targets_text("armhf")
     assert text.startswith("armv7-linux-gnueabihf\n")
-    for fact in ("0x5000000 in objects, 0x5000400 in libraries", "ELF32, little-endian", "qemu-arm", "linux/arm/v7"):
+    for fact in (
+        "0x5000000 in objects, 0x5000400 in libraries",
+        "ELF, 32 bits, little-endian",
+        "qemu-arm",
+        "linux/arm/v7",
+    ):
         assert fact in text
     assert re.search(r"^  reach of code +2 GiB\b.*\n  largest library +1 GiB$", text, re.MULTILINE)
     assert re.search(
@@ -312,6 +317,10 @@ def test_one_target_is_shown_under_any_of_its_names() -> None:
     )
     assert "android-api 24" in targets_text("aarch64-linux-android24")
     assert "aarch64-unknown-linux-android24" in targets_text("aarch64-linux-android24")
+    assert "13.0, made with the rules of SDK 13.0" in targets_text("arm64-apple-macos13.0")
+    assert re.search(r"^  Machine +0xaa64$", targets_text("win_arm64"), re.MULTILINE)
+    assert re.search(r"^  writes +\.o, \.a, \.pack$", targets_text("cortex-m0"), re.MULTILINE)
+    assert "largest page" not in targets_text("cortex-m0")
     with pytest.raises(TargetError):
         targets_text("arm")
 
