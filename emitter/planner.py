@@ -335,6 +335,8 @@ class Planner:
 
         large = self._large(target, pack)
         self._speak_of_reach(target, pack, large)
+        if target.object_format == "coff" and pack.alignment > target.max_page_size:
+            self._warn(f"lld-link and link.exe keep an alignment of {pack.alignment} with /ALIGN:{pack.alignment} only")
         return pack_model(
             target,
             pack,

@@ -177,9 +177,10 @@ def test_ordinals_have_16_bits() -> None:
         return [PackSymbol(f"model_t_{number}", pack.payload_start, 1) for number in range(count - 3)]
 
     plan = plan_image(X86_64, pack, name="model", dll_name="model.dll", symbols=symbols(MAX_EXPORTS))
-    parsed = parse(render(plan, pack)).get_export()
-    assert parsed is not None
-    assert len(parsed.entries) == MAX_EXPORTS
+    parsed = parse(render(plan, pack))  # its parts do not outlive it
+    exports = parsed.get_export()
+    assert exports is not None
+    assert len(exports.entries) == MAX_EXPORTS
     with pytest.raises(LayoutError, match="at most 65535, found 65536; leave out --tensor-symbols"):
         plan_image(X86_64, pack, name="model", dll_name="model.dll", symbols=symbols(MAX_EXPORTS + 1))
 

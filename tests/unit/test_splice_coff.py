@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emitter import llvm
+from emitter import emit, llvm
 from emitter.errors import LayoutError
 from emitter.layout import BULK_ALIGNMENTS, Copy
 from emitter.model import ObjectModel, Section, Symbol
@@ -117,7 +117,8 @@ def test_llvm_and_binutils_read_what_was_planned(name: str, tmp_path: Path) -> N
     found = {line.split()[2]: int(line.split()[0], 16) for line in listed if line}
     assert found == {target.symbol_prefix + one: value for one, value in expected.items()}
     assert plan.pack_offset is not None
-    [section] = [one for one in parse(path.read_bytes()).sections if one.name == ".emitter"]
+    parsed = parse(path.read_bytes())  # its parts do not outlive it
+    [section] = [one for one in parsed.sections if one.name == ".emitter"]
     assert bytes(section.content) == render(plan, pack)[plan.pack_offset :][: pack.total_size]
 
 
@@ -245,6 +246,32 @@ def test_pack_model_of_the_largest_size_is_refused_before_it_is_encoded() -> Non
     assert plan_.size < 1000
     with pytest.raises(LayoutError, match="too large for a COFF object"):
         plan_object(X86_64, pack_model(X86_64, pack._replace(total_size=5 << 32), name="model"))
+
+
+def test_alignment_that_linkers_may_not_keep_is_warned_of(tmp_path: Path) -> None:
+    """lld-link 14 puts such a section at an odd page without a word."""
+    warnings: list[str] = []
+    for align in (4096, 8192):
+        emit(
+            package_of({"a": b"abc"}),
+            tmp_path / "a.obj",
+            target="x86_64-windows-msvc",
+            align=align,
+            warn=warnings.append,
+        )
+    assert warnings == ["lld-link and link.exe keep an alignment of 8192 with /ALIGN:8192 only"]
+
+
+@pytest.mark.parametrize("size", [(1 << 31) - (1 << 20), 1 << 31])
+def test_object_that_no_program_holds_is_warned_of(size: int, tmp_path: Path) -> None:
+    with (tmp_path / "payload").open("wb") as file:
+        file.truncate(size)
+    package = package_of({})
+    package.add_raw("a", tmp_path / "payload")
+    warnings: list[str] = []
+    emit(package, tmp_path / "a.obj", target="x86_64-windows-msvc", warn=warnings.append)
+    expected = ["the payload exceeds the 2147483647 bytes that a program of x86_64-windows-msvc may have: no link"]
+    assert warnings == (expected if size == 1 << 31 else [])
 
 
 def test_target_of_another_format_is_refused() -> None:
