@@ -18,7 +18,14 @@ _CHARACTER = 6.5  # width of one
 _LANES = 6  # of one part: what overlaps more deeply is drawn over what is there
 _NARROW = 0.5  # a box below this width is drawn with its neighbours, as one
 
-_COLOURS = {"segments": "#7aa6da", "sections": "#a5c77f", "packs": "#d9b36c", "tensors": "#d98c7a"}
+# The rows, from above. Other segments are those that are read, or say something of what is loaded.
+_COLOURS = {
+    "segments": "#7aa6da",
+    "other segments": "#c3d5ea",
+    "sections": "#a5c77f",
+    "packs": "#d9b36c",
+    "tensors": "#d98c7a",
+}
 
 
 class _Box(NamedTuple):
@@ -30,12 +37,13 @@ class _Box(NamedTuple):
 
 def draw(artefact: Artefact, objects: Iterable[tuple[Artefact, Report]]) -> str:
     """Return an SVG 1.1 document: the same text for the same file. Raises FormatError where a pack is broken."""
-    parts: dict[str, list[_Box]] = {"segments": [], "sections": [], "packs": [], "tensors": []}
+    parts: dict[str, list[_Box]] = {part: [] for part in _COLOURS}
     for member, report in objects:
         base = member.view.base
         prefix = f"{member.name}: " if member.parent is not None else ""
         for entry in report.segments:
-            _add(parts["segments"], base + entry.offset, entry.file_size, f"{prefix}{entry.name} {entry.protection}")
+            part = parts["segments" if entry.loaded else "other segments"]
+            _add(part, base + entry.offset, entry.file_size, f"{prefix}{entry.name} {entry.protection}")
         for section in report.sections:
             _add(parts["sections"], base + section.offset, section.file_size, f"{prefix}{section.name}")
         for pack in report.packs:
@@ -45,12 +53,12 @@ def draw(artefact: Artefact, objects: Iterable[tuple[Artefact, Report]]) -> str:
     size = artefact.view.size
     body: list[str] = []
     y = _TOP
-    for part, boxes in parts.items():
+    for label, boxes in parts.items():
         lanes = _lanes(sorted(box for box in boxes if box.start < size), size) if size else []
         if lanes:
-            body.append(f'<text x="4" y="{_text(y + _ROW * 0.7)}">{part}</text>')
+            body.append(f'<text x="4" y="{_text(y + _ROW * 0.7)}">{label}</text>')
         for lane in lanes:
-            body += [_rectangle(box, size, y, _COLOURS[part]) for box in lane]
+            body += [_rectangle(box, size, y, _COLOURS[label]) for box in lane]
             y += _ROW + 2
         y += _GAP if lanes else 0
     width, height = _LEFT + _WIDTH + 20, y + 10
@@ -116,7 +124,8 @@ def _scale(size: int, bottom: float) -> Iterator[str]:
     for number in range(9):
         x = _text(_LEFT + number / 8 * _WIDTH)
         yield f'<line x1="{x}" y1="30" x2="{x}" y2="{_text(bottom)}" stroke="#dddddd"/>'
-        yield f'<text x="{x}" y="28" fill="#666666">{size * number // 8:#x}</text>'
+        anchor = "end" if number == 8 else "start"
+        yield f'<text x="{x}" y="28" fill="#666666" text-anchor="{anchor}">{size * number // 8:#x}</text>'
 
 
 def _text(value: float) -> str:
