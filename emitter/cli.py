@@ -60,10 +60,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _expand(arguments: Sequence[str], depth: int = 0) -> list[str]:
-    """Return `arguments` with each @FILE replaced by the lines of FILE that are not blank."""
+    """Return `arguments` with each @FILE replaced by the lines of FILE that are not blank.
+
+    What follows --install-name stays as it is: most install names begin with @rpath, @loader_path or @executable_path.
+    """
     expanded: list[str] = []
     for argument in arguments:
-        if not argument.startswith("@"):
+        if not argument.startswith("@") or expanded[-1:] == ["--install-name"]:
             expanded.append(argument)
             continue
         path = argument[1:]

@@ -296,6 +296,20 @@ def test_json_may_be_asked_for_in_an_argument_file(tmp_path: Path, capsys: pytes
     assert json.loads(capsys.readouterr().out)["schema"] == "emitter.error/1"
 
 
+def test_an_install_name_is_no_argument_file(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"w")
+    output = tmp_path / "libw.dylib"
+    arguments = ["--target", "arm64-apple-macos", f"raw:{tmp_path / 'w.bin'}", "-o", str(output)]
+    (tmp_path / "args").write_text("\n".join([*arguments, "--install-name", "@loader_path/args"]))
+    for name, given in (
+        (b"@rpath/args", [*arguments, "--install-name", "@rpath/args"]),
+        (b"@rpath/other", [*arguments, "--install-name=@rpath/other"]),
+        (b"@loader_path/args", [f"@{tmp_path / 'args'}"]),
+    ):
+        assert main(given) == 0
+        assert name + b"\0" in output.read_bytes()
+
+
 def test_an_argument_file_need_not_be_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "args").write_bytes(b"raw:\xff\xfe\n-o\nx.pack\n")
     assert main([f"@{tmp_path / 'args'}"]) == 2
