@@ -66,11 +66,12 @@ class Job(NamedTuple):
     companions: Mapping[str, str]
     texts: Mapping[str, str | bytes]
     sidecar: Sidecar | None = None
+    universal: Sequence[Resolved] = ()  # the targets, where they are several
 
     @property
     def target_name(self) -> str:
-        """The name of the target, or those of all in a universal file, with a + between them."""
-        return "+".join(one.target.name for one in self.plan.slices) or self.resolved.target.name
+        """The name of the target, or those of all in a universal file, in the order given, with a + between them."""
+        return "+".join(one.target.name for one in self.universal or (self.resolved,))
 
     @property
     def bytes_plan(self) -> FilePlan:
@@ -371,4 +372,5 @@ def _universal(jobs: Sequence[Job]) -> Job:
                 where=path,
                 hint="leave {target} and {triple} out of that path, or put them into -o as well",
             )
-    return first._replace(plan=plan_universal([(job.resolved.target, job.plan) for job in jobs]))
+    plan = plan_universal([(job.resolved.target, job.plan) for job in jobs])
+    return first._replace(plan=plan, universal=[job.resolved for job in jobs])
