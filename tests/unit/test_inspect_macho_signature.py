@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -76,6 +76,24 @@ def test_a_tool_that_edits_and_signs_again_leaves_it_right(tmp_path: Path) -> No
     assert os.stat(path).st_size < before
     with open(path, "rb") as file:
         assert verify_signature(_of(file.read())) == []
+
+
+def test_what_another_signer_signed_is_right(tmp_path: Path) -> None:
+    signer: Any = pytest.importorskip("apple_platform", reason="apple-platform-py is not installed")
+    path = dylib(str(tmp_path))
+    signer.sign(path)
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    signature = read_signature(_of(bytes(data)))
+    assert signature is not None
+    # Requirements, and an empty CMS blob, which the linkers leave out.
+    assert [slot for slot, _, _ in signature.blobs] == [0, 2, 0x10000]
+    assert not signature.directories[0].linker_signed
+    assert verify_signature(_of(bytes(data))) == []
+    (requirements,) = (offset for slot, offset, _ in signature.blobs if slot == 2)
+    data[requirements + 11] ^= 1
+    (fault,) = verify_signature(_of(bytes(data)))
+    assert fault.what == "the blob of slot 2 does not match its hash"
 
 
 # One of each hash, with pages of 4 and 16 KiB, and one hash over everything.
