@@ -300,7 +300,8 @@ def skip_reason(name: str) -> str | None:
 
 def packages() -> list[str]:
     """Return every Debian package that tests and benchmarks need, sorted."""
-    compilers = {package for toolchain in (*TOOLCHAINS, *BOARDS) for package in toolchain.packages}
+    compilers = {package for toolchain in TOOLCHAINS for package in toolchain.packages}
+    compilers |= {package for board in BOARDS for package in board.packages}
     return sorted({*PYTHON_PACKAGES, *compilers, *(package for _, package in JUDGES)})
 
 

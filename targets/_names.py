@@ -177,9 +177,9 @@ def _split(typed: str, text: str) -> _Parts:
             return _linux(typed, components)
     if components[0] == "android" and len(components) > 1:
         return _Parts("-".join(components[1:]), "linux", "android")
-    system = _system(components[0])
-    if system and len(components) > 1:  # osx-arm64, win-x64, darwin-arm64
-        return _finish(typed, _short(components[1:]), system, [])
+    first = _system(components[0])
+    if first and len(components) > 1:  # osx-arm64, win-x64, darwin-arm64
+        return _finish(typed, _short(components[1:]), first, [])
     return _other(typed, components)
 
 

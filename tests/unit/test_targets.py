@@ -64,7 +64,7 @@ def complaints(target: Target) -> list[str]:
     layout = target.data_layout.split("-")
     mangling = {"elf": ("m:e",), "macho": ("m:o",), "coff": ("m:w", "m:x")}[target.object_format]
     features = target.features.split(",") if target.features else []
-    rules = {
+    rules: dict[str, object] = {
         "`name` is lower-case words with dashes": re.fullmatch(r"[a-z0-9_]+(-[a-z0-9]+)+", target.name),
         "`description` is one line without a full stop": "\n" not in target.description
         and target.description[-1] != ".",
