@@ -27,6 +27,8 @@ __all__ = [
     "FormatLimit",
     "Limit",
     "Linker",
+    "as_hint",
+    "beyond",
     "exceeded",
     "limits_of",
     "linkers",
@@ -34,6 +36,7 @@ __all__ = [
     "sidecar_exceeded",
     "sidecar_limit",
     "too_large",
+    "works_of",
 ]
 
 # Bytes, the largest that is allowed.
@@ -169,6 +172,22 @@ def sidecar_exceeded(target: Target, size: int) -> Limit | None:
     return limit if limit is not None and size > limit.size else None
 
 
+def beyond(error: LayoutError, target: Target, format_: Format) -> bool:
+    """Whether `error` is a writer's, for a file that is larger than its format holds."""
+    found = int(error.actual) if error.actual is not None and error.actual.isdecimal() else 0
+    return exceeded(target, format_, found) is not None
+
+
+def as_hint(works: Sequence[str]) -> str:
+    """Return proposals as the hint of an error; `works_of` gives them back."""
+    return _OR.join(works)
+
+
+def works_of(hint: str | None) -> list[str]:
+    """Return the proposals in a hint; any other hint is one."""
+    return hint.split(_OR) if hint else []
+
+
 def proposals(target: Target, format_: Format, size: int, largest: int, *, sidecar: bool = False) -> list[str]:
     """Return what works for `size` bytes of pack that an output of `format_` cannot hold, best first.
 
@@ -188,12 +207,14 @@ def proposals(target: Target, format_: Format, size: int, largest: int, *, sidec
         if other != format_ and suffix is not None and exceeded(target, other, size + _OVERHEAD) is None:
             found.append(f"{suffix}: {_ARTICLE[other]} holds it")
             break
-    limit = sidecar_exceeded(target, size) if sidecar else exceeded(target, format_, size)
+    limits = [sidecar_limit(target)] if sidecar else limits_of(target, format_)
+    limit = limits[0] if limits else None
     if limit is not None and largest <= (room := limit.size - _OVERHEAD):
         found.append(f"{_PLURAL[format_]} for parts of the model: {max(2, -(-size // room))} or more")
     return found or [f"nothing holds the largest tensor, {largest} bytes, on this target: cut it into several"]
 
 
+_OR = "; or "
 _OVERHEAD = 64 << 20  # more than what stands around the bytes in any format, signatures included
 _ARTICLE: Mapping[Format, str] = {
     "library": "a library",

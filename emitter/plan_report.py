@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emitter import targets
 from emitter.errors import LayoutError, UsageError
-from emitter.limits import Limit, exceeded, limits_of, linkers, proposals, sidecar_exceeded, sidecar_limit
+from emitter.limits import Limit, limits_of, linkers, sidecar_limit, works_of
 from emitter.modules import owners
 from emitter.options import make_options, symbol_name
 from emitter.planner import Planner
@@ -74,7 +74,7 @@ def forecast(
             (job,) = planner.plan(path, group)
         except LayoutError as error:
             problem = error
-        forecasts.append(_forecast(package, options, outline, group, job, problem, list(warnings)))
+        forecasts.append(_forecast(options, outline, group, job, problem, list(warnings)))
     planner.check_paths([one.job for one in forecasts if one.job is not None])
     return forecasts
 
@@ -100,8 +100,7 @@ def _default_output(package: Package, options: Options, target: Target, *, sever
     return f"{'{target}/' if several else ''}{prefix}{name}{suffixes[format_] or ''}"
 
 
-def _forecast(  # noqa: PLR0917 - seven facts, in the order in which they arise
-    package: Package,
+def _forecast(  # noqa: PLR0917 - six facts, in the order in which they arise
     options: Options,
     outline: Outline,
     group: Sequence[Resolved],
@@ -120,16 +119,7 @@ def _forecast(  # noqa: PLR0917 - seven facts, in the order in which they arise
         section = pack_section(target, outline.symbol, section=options.section, large=large)
         found = linkers(target, size, large=large, script=options.linker_script is not None)
         reach = Reach(target.reach, size > target.reach, found)
-    works: Sequence[str] = ()
-    if problem is not None:
-        largest = max(owner.nbytes for owner in owners(package))
-        sidecar = outline.sidecar
-        if sidecar is not None and sidecar_exceeded(target, sidecar.plan.size):
-            works = proposals(target, outline.format, sidecar.plan.size, largest, sidecar=True)
-        elif sidecar is None and exceeded(target, outline.format, outline.size):
-            works = proposals(target, outline.format, outline.size, largest)
-        elif problem.hint is not None:
-            works = [problem.hint]
+    works = works_of(problem.hint) if problem is not None else []
     return Forecast(outline, group, job, problem, section, large, reach, works, warnings)
 
 

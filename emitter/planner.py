@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from emitter.companions import depfile_text
-from emitter.errors import UsageError
+from emitter.errors import LayoutError, UsageError
 from emitter.layout import FilePlan
-from emitter.limits import exceeded, proposals, sidecar_exceeded, too_large
+from emitter.limits import as_hint, beyond, exceeded, proposals, sidecar_exceeded, too_large
 from emitter.modules import owners
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.format import SIDECAR_ALIGNMENT
@@ -198,12 +198,24 @@ class Planner:
         beside = outline.sidecar is not None
         limit = sidecar_exceeded(target, size) if beside else exceeded(target, outline.format, size)
         if limit is not None:
-            largest = max(owner.nbytes for owner in owners(self._package))
-            works = proposals(target, outline.format, size, largest, sidecar=beside)
-            raise too_large("sidecar" if beside else outline.format, target, size, limit, "; or ".join(works) or None)
+            works = proposals(target, outline.format, size, self._largest(), sidecar=beside)
+            raise too_large("sidecar" if beside else outline.format, target, size, limit, as_hint(works))
+
+    def _largest(self) -> int:
+        return max(owner.nbytes for owner in owners(self._package))
 
     def plan_one(self, outline: Outline, resolved: Resolved) -> Job:
         """Lay out one output; raise EmitterError for what cannot be written."""
+        try:
+            return self._lay_out(outline, resolved)
+        except LayoutError as error:
+            # What stands around the bytes makes a file too large whose bytes alone are not.
+            target = resolved.target
+            if outline.sidecar is None and outline.pack is not None and beyond(error, target, outline.format):
+                error.hint = as_hint(proposals(target, outline.format, outline.size, self._largest()))
+            raise
+
+    def _lay_out(self, outline: Outline, resolved: Resolved) -> Job:
         options, target = self._options, resolved.target
         path, format_, symbol, pack, sidecar, _ = outline
         name = self._lib_name()

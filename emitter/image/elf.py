@@ -12,6 +12,7 @@ from __future__ import annotations
 from emitter import elf
 from emitter.errors import LayoutError, shown
 from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignment
+from emitter.limits import ELF32_MAX_FILE_SIZE
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -269,7 +270,7 @@ def _check_request(target: Target, pack: PackPlan, soname: str) -> bytes:
 
 
 def _check_size(target: Target, size: int) -> None:
-    limit = target.max_image_size or (_U32_MAX if target.pointer_width == 32 else None)
+    limit = target.max_image_size or (ELF32_MAX_FILE_SIZE if target.pointer_width == 32 else None)
     if limit is not None and size > limit:
         raise LayoutError(
             "the library is too large",

@@ -11,6 +11,7 @@ import struct
 
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up
+from emitter.limits import MAX_MEMBER_SIZE
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ __all__ = ["MAX_MEMBER_SIZE", "SYM64_THRESHOLD", "Member", "plan_archive"]
 
 MAGIC = b"!<arch>\n"
 HEADER_SIZE = 60
-MAX_MEMBER_SIZE = 9_999_999_999  # ten decimal digits
 SYM64_THRESHOLD = 1 << 32  # header offsets from here on do not fit into the words of `/`
 _SHORT_NAME = 15  # bytes that fit into ar_name with the closing slash
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from emitter import elf
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
+from emitter.limits import ELF32_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 from emitter.splice.stub import read_stub
 
@@ -138,11 +139,11 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
     headers[0] = headers[0]._replace(sh_size=section_count if many else 0, sh_link=shstrtab if far else 0)
     e_shoff = align_up(position, encoding.word_size)
     size = e_shoff + section_count * encoding.shdr_size
-    if not encoding.is_64 and size > 0xFFFFFFFF:
+    if not encoding.is_64 and size > ELF32_MAX_FILE_SIZE:
         raise LayoutError(
             "too large for a 32-bit object",
             where=target.name,
-            expected="at most 4294967295 bytes",
+            expected=f"at most {ELF32_MAX_FILE_SIZE} bytes",
             actual=size,
             hint="split the package",
         )
@@ -207,7 +208,7 @@ class _Symbols:
         rows = [self._encoding.sym(elf.Sym(0, 0, 0, 0, 0, 0))]
         shndx = [0]
         for name, info, other, section, value, size in self._rows:
-            if not self._encoding.is_64 and max(value, size) > 0xFFFFFFFF:
+            if not self._encoding.is_64 and max(value, size) > ELF32_MAX_FILE_SIZE:
                 raise LayoutError(
                     "too large for a 32-bit object", where=f"symbol {shown(name)}", actual=max(value, size)
                 )

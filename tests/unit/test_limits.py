@@ -8,7 +8,16 @@ import pytest
 
 from emitter import Package, emit
 from emitter.errors import LayoutError
-from emitter.limits import Limit, exceeded, limits_of, linkers, proposals, sidecar_exceeded, sidecar_limit
+from emitter.limits import (
+    PE_MAX_IMAGE_SIZE,
+    Limit,
+    exceeded,
+    limits_of,
+    linkers,
+    proposals,
+    sidecar_exceeded,
+    sidecar_limit,
+)
 from emitter.options import make_options
 from emitter.planner import Planner
 from emitter.targets import describe_all, resolve
@@ -197,3 +206,18 @@ def test_linkers_beyond_the_reach(name: str, large: bool, script: bool, good: li
 def test_what_was_not_measured_is_not_claimed(name: str) -> None:
     target = resolve(name).target
     assert linkers(target, target.reach + 1, large=False, script=True) is None
+
+
+def test_a_file_that_its_headers_make_too_large_has_proposals_too(tmp_path: Path) -> None:
+    # The bytes alone would fit; with what a DLL puts around them they do not.
+    package = sparse(tmp_path, (2 << 30) - (70 << 10))
+    with pytest.raises(LayoutError) as caught:
+        planned(package, "x86_64-windows-msvc", "x.dll")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("--sidecar: ")
+
+
+def test_targets_and_writers_have_these_limits() -> None:
+    for target in describe_all():
+        if target.object_format == "coff" and target.pointer_width == 64:
+            assert target.max_image_size == PE_MAX_IMAGE_SIZE, target.name
