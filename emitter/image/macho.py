@@ -78,7 +78,9 @@ def plan_image(
     pack_offset = text_size
     if pack.payload_start % SEGMENT_ALIGNMENT == 0:
         pack_offset += -(pack_offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
-    data_end = align_up(pack_offset + pack.total_size, SEGMENT_ALIGNMENT)
+    # dyld refuses an export behind the segment: an empty tensor at the very end has an address there.
+    reach = max([pack.total_size, *(symbol.offset + 1 for symbol in symbols)])
+    data_end = align_up(pack_offset + reach, SEGMENT_ALIGNMENT)
 
     # __LINKEDIT: every table at a multiple of 8, none beside another.
     prefix = target.symbol_prefix

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.macho_dump import dump
 from tests.macho_files import emit
@@ -18,7 +19,7 @@ __all__ = ["DUMPS", "make"]
 
 FOLDER = Path(__file__).parent / "macho"
 # Of each dump: the file, its target, and the options.
-DUMPS = {
+DUMPS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "arm64-object": ("model.o", "arm64-apple-macos", {"tensor_symbols": True, "retain": True}),
     "x86_64-object-xxd": ("model.o", "x86_64-apple-macos", {"symbols": "xxd"}),
     "arm64-library": ("libmodel.dylib", "arm64-apple-macos", {"tensor_symbols": True}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,56 @@ def test_the_limit_counts_everything() -> None:
     assert 0xFFFFFFFF - sized(low).size < 3 * 16384
     with pytest.raises(LayoutError) as caught:
         sized(high)
+    assert "4294967295" in str(caught.value) and "--sidecar" in str(caught.value)
+
+
+@pytest.mark.parametrize("total", [16384, 16385, 32768])
+def test_an_empty_tensor_at_the_end_is_within_its_segment(total: int, tmp_path: Path) -> None:
+    """An export behind the last segment makes dyld refuse the file."""
+    start = plan_pack(package_of({"a": b"a", "empty": b""}), "little").payload_start
+    emit(
+        tmp_path / "libmodel.dylib", {"a": b"a" * (total - start), "empty": b""}, "arm64-apple-macos", align=1,
+        tensor_symbols=True,
+    )  # fmt: skip
+    file = parse((tmp_path / "libmodel.dylib").read_bytes())
+    section, segment = file.section("__EMITTER,__emitter"), file.segments[1]
+    symbol = file.symbols()["_model_t_empty"]
+    assert section[3] == total and symbol.n_value == section[2] + total
+    assert symbol.n_value < segment[1] + segment[2] == file.segments[2][1]
+
+
+def sparse(path: Path, size: int, marks: dict[int, bytes]) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size)
+        for at, mark in marks.items():
+            file.seek(at)
+            file.write(mark)
+    return path
+
+
+@pytest.mark.parametrize("file", ["libmodel.dylib", "model.o", "libmodel.a"])
+def test_bytes_at_the_edges_of_32_bits(file: str, tmp_path: Path) -> None:
+    """A payload of nearly 4 GiB, a hole but for its marks: the last byte of the file is where 32 bits end, or near."""
+    room = 48 << 20 if file == "libmodel.dylib" else 4 << 20  # for hashes, headers and padding
+    size = (1 << 32) - room
+    marks = {0: b"first", (1 << 31) - 3: b"middle", size - 4: b"last"}
+    source = sparse(tmp_path / "w.bin", size, marks)
+    path = tmp_path / file
+    emit(path, {"w": source}, "arm64-apple-macos", map=str(tmp_path / "map.json"), tensor_symbols=True)
+    (tensor,) = json.loads((tmp_path / "map.json").read_text())["tensors"]
+    assert tensor["size"] == size
+    with path.open("rb") as written:
+        for at, mark in marks.items():
+            written.seek(tensor["file_offset"] + at)
+            assert written.read(len(mark)) == mark
+    assert path.stat().st_size < 1 << 32
+    assert path.stat().st_blocks * 512 < 64 << 20
+    run("llvm-nm", path)
+    if file == "libmodel.dylib":
+        assert "_model_t_w" in run("llvm-objdump", "--macho", "--exports-trie", path)
+    grown = sparse(tmp_path / "w.bin", (1 << 32) - 4096, {})
+    with pytest.raises(LayoutError) as caught:
+        emit(path, {"w": grown}, "arm64-apple-macos")
     assert "4294967295" in str(caught.value) and "--sidecar" in str(caught.value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lief
 import numpy as np
@@ -116,7 +116,7 @@ def test_hashes_are_right_however_the_bytes_come(kind: str, as_file: bool, compr
     emitter.emit(package, path, target="arm64-apple-macos")
     assert bad_pages(path)[1] == []
     # From one file, at offsets where the kernel does not copy, or inflated; one of them column-major.
-    arrays = {f"t{number}": np.frombuffer(block, np.uint8) for number, block in enumerate(blocks)}
+    arrays: dict[str, Any] = {f"t{number}": np.frombuffer(block, np.uint8) for number, block in enumerate(blocks)}
     arrays["turned"] = np.asfortranarray(np.arange(120_000, dtype=np.float32).reshape(300, 400))
     (np.savez_compressed if compressed else np.savez)(tmp_path / "all.npz", **arrays)
     package = Package()
