@@ -265,7 +265,7 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
         raise UsageError(
             "the suffix is that of an import library",
             where=path,
-            expected=f"such as {_split_suffix(path[: -len(target.implib_suffix)])[0]}{target.archive_suffix}",
+            expected=f"a name such as {_split_suffix(path[: -len(target.implib_suffix)])[0]}{target.archive_suffix}",
             hint="or write the DLL, and this file beside it with --implib",
         )
     if said is not None and choice is not None and said != choice:

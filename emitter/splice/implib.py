@@ -107,7 +107,7 @@ def check_name(target: Target, dll: str, implib: str) -> None:
         raise UsageError(
             "--implib has the name of the static archive",
             where=implib,
-            expected=f"such as {stem}{target.implib_suffix}",
+            expected=f"a name such as {stem}{target.implib_suffix}",
             actual=os.path.basename(implib),
             hint="whoever links would get the one or the other, by the order in which they were built",
         )

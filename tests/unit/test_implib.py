@@ -93,7 +93,7 @@ def test_name_of_the_static_archive_is_refused(
     (tmp_path / "lib").mkdir()
     with pytest.raises(UsageError, match="name of the static archive") as caught:
         emit(package, tmp_path / dll, target=target, implib=str(tmp_path / implib))
-    assert caught.value.expected == f"such as {proposed}"
+    assert caught.value.expected == f"a name such as {proposed}"
     assert not (tmp_path / dll).exists()
     emit(package, tmp_path / dll, target=target, implib=str(tmp_path / proposed))
     assert (tmp_path / proposed).read_bytes() == import_library(
@@ -129,4 +129,4 @@ def test_static_archive_with_the_name_of_an_import_library_is_refused(
     package.add_raw("w", b"abc")
     with pytest.raises(UsageError, match="suffix is that of an import library") as caught:
         emit(package, tmp_path / f"libm{suffix}", target=target)
-    assert caught.value.expected == f"such as libm{proposed}"
+    assert caught.value.expected == f"a name such as libm{proposed}"
