@@ -147,6 +147,7 @@ BOARDS: tuple[Board, ...] = (
         variants=(
             "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16",
             "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+            "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard -mfpu=auto",
         ),
         qemu=("qemu-system-arm", "-M", "mps2-an386"),
         flash=(0, 0x200000),
@@ -162,6 +163,7 @@ BOARDS: tuple[Board, ...] = (
         variants=(
             "-mcpu=cortex-m0plus -mthumb",
             "-mcpu=cortex-m3 -mthumb",
+            "-mcpu=cortex-m23 -mthumb",
             "-mcpu=cortex-m4 -mthumb -mfloat-abi=soft",
             "-mcpu=cortex-m33+nodsp -mthumb -mfloat-abi=soft",
         ),
