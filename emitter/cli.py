@@ -33,8 +33,8 @@ raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input th
 before the names of an input that holds several.
 An argument @FILE is replaced by the lines of FILE, one argument a line.
 
-other commands: emitter inspect, extract, diff, targets, header; each has --help. A file that is called like a
-command is written ./targets.
+other commands: emitter plan, inspect, extract, diff, targets, header; each has --help. A file that is called
+like a command is written ./targets.
 
 exit status: 0 done, 1 findings (diff), 2 error or misuse, 130 interrupted
 
