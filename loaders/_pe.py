@@ -45,7 +45,7 @@ def find_in_image(data: memoryview, where: str) -> tuple[str, list[tuple[int, in
     image = _Coff(data, where, "<")
     (start,) = image.unpack("I", _E_LFANEW, "the DOS header")
     image.check_range(start, 4, "the PE header")
-    if data[start : start + 4] != b"PE\0\0":
+    if bytes(data[start : start + 4]) != b"PE\0\0":
         return "program of DOS", []
     machine, count, _, _, _, optional_size, characteristics = image.unpack(_FILE_HEADER, start + 4, "the PE header")
     optional = start + 4 + _FILE_HEADER_SIZE

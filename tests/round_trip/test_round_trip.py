@@ -70,7 +70,7 @@ def package_of(arrays: dict[str, np.ndarray]) -> Package:
 def test_every_target_and_format(target: str, format_name: str, sample: dict[str, np.ndarray], tmp_path: Path) -> None:
     path = tmp_path / str(output_name(target, format_name))
     beside = "sidecar" in format_name
-    (artefact,) = emitter.emit(package_of(sample), path, target=target, **({"sidecar": True} if beside else {}))
+    (artefact,) = emitter.emit(package_of(sample), path, target=target, sidecar=beside)
     assert artefact.size == path.stat().st_size
     assert artefact.format == format_name.split(maxsplit=1)[0]
     with emitter.load(path) as library:
@@ -151,7 +151,7 @@ def test_sizes_at_the_edges(size: int, format_name: str, target: str, tmp_path: 
     package.add_raw("first", data)
     package.add_raw("second", data[::-1])
     path = tmp_path / str(output_name(target, format_name))
-    emitter.emit(package, path, target=target, **({"sidecar": True} if "sidecar" in format_name else {}))
+    emitter.emit(package, path, target=target, sidecar="sidecar" in format_name)
     with emitter.load(path) as library:
         library.validate()
         library.check()

@@ -40,11 +40,13 @@ def printed(wine: Wine, *command: str | Path, cwd: Path | None = None) -> list[s
     return done.stdout.splitlines()
 
 
-def write(path: Path, name: str, value: int, target: str = "x86_64-windows-gnu", **options: bool) -> Path:
+def write(
+    path: Path, name: str, value: int, target: str = "x86_64-windows-gnu", *, sidecar: bool = False, pin: bool = False
+) -> Path:
     """Emit a DLL with one tensor whose bytes are `value`."""
     package = Package()
     package.add_raw(name, bytes([value]) * 5000)
-    emitter.emit(package, path, target=target, **options)
+    emitter.emit(package, path, target=target, sidecar=sidecar, pin=pin)
     return path
 
 
