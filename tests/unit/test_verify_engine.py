@@ -339,7 +339,8 @@ def test_every_shipped_profile_loads() -> None:
 
     assert {
         "generic-linux", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "android-21", "android-35",
-        "yocto-strict", "jetson", "apple-macos-11", "apple-ios-15", "windows-x64", "bare-metal-cortex-m", "reproducible",
+        "yocto-strict", "jetson", "apple-macos-11", "apple-ios-15", "windows-x64", "bare-metal-cortex-m",
+        "reproducible",
     } == set(shipped())  # fmt: skip
     for name in shipped():
         assert load_profile(name).get("description")

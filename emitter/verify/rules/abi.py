@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from emitter.inspect.elf_records import BuildAttribute
+    from emitter.targets._base import Target
     from emitter.verify.check import Check
 
 _RISCV_FLOAT = {0x0: "soft", 0x2: "single", 0x4: "double", 0x6: "quad"}
@@ -89,7 +90,7 @@ def float_abi(check: Check) -> Iterator[Found]:
     elif machine == EM_ARM:
         if flags & _ARM_EABI != wanted & _ARM_EABI:
             yield Found("e_flags", f"EABI version {wanted >> 24}", f"EABI version {flags >> 24}")
-        hard = bool(check.target.e_flags_image & _ARM_HARD)
+        hard = _arm_hard(check.target)
         if flags & (_ARM_SOFT if hard else _ARM_HARD):
             yield Found("e_flags", "hard float" if hard else "soft float", f"{flags:#x}")
     elif machine == EM_LOONGARCH and flags & 7 != wanted & 7:
@@ -111,7 +112,7 @@ def arm_float_arguments(check: Check) -> Iterator[Found]:
     """Compare Tag_ABI_VFP_args with the target's, where the code uses floating point at all."""
     if check.target is None or check.target.e_machine != EM_ARM or not target_fits(check):
         return
-    hard = bool(check.target.e_flags_image & _ARM_HARD)
+    hard = _arm_hard(check.target)
     actual = number(check, "Tag_ABI_VFP_args")
     # 0 of Tag_ABI_FP_number_model: no floating point, so that there are no arguments to pass.
     uses_float = number(check, "Tag_ABI_FP_number_model") or (actual == 1 and not hard)
@@ -215,6 +216,11 @@ def _arm_baseline(check: Check) -> Iterator[Found]:
         yield Found("Tag_FP_arch", f"what {have} contains", fp)
     if number(check, "Tag_Advanced_SIMD_arch") > own.get(12, 0):
         yield Found("Tag_Advanced_SIMD_arch", own.get(12, 0), number(check, "Tag_Advanced_SIMD_arch"))
+
+
+def _arm_hard(target: Target) -> bool:
+    """Return whether a target passes floating-point arguments in registers of their own: Tag_ABI_VFP_args."""
+    return bool(target.attributes and _arm_numbers(target.attributes.contents).get(28) == 1)
 
 
 def _arm_numbers(contents: bytes) -> dict[int, int]:
