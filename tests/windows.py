@@ -30,6 +30,7 @@ __all__ = [
     "link_without_libc",
     "mingw",
     "wine",
+    "wine32",
 ]
 
 SOURCES = os.path.join(ROOT, "tests", "data", "c")
@@ -38,6 +39,7 @@ TARGETS = ("x86_64-windows-msvc", "x86_64-windows-gnu", "aarch64-windows-msvc", 
 
 # What Wine is called: on the path, or where Debian keeps it.
 _WINE = ("wine64", "/usr/lib/wine/wine64")
+_WINE32 = ("wine32", "/usr/lib/wine/wine")  # that path is Debian's package wine32 for i386
 _SECONDS = 300  # the first start makes a prefix
 
 
@@ -100,10 +102,20 @@ class Wine:
 @pytest.fixture(scope="session")
 def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
     """Return a Wine for programs of 64 bits; skip the test if there is none."""
-    command = next((found for name in _WINE if (found := shutil.which(name))), None)
+    yield from _started(_WINE, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def wine32(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
+    """Return a Wine for programs of 32 bits; skip the test if there is none."""
+    yield from _started(_WINE32, tmp_path_factory)
+
+
+def _started(commands: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
+    command = next((found for name in commands if (found := shutil.which(name))), None)
     if command is None:
-        pytest.skip("wine64 is not installed")
-    one = Wine(command, tmp_path_factory.mktemp("wine"))
+        pytest.skip(f"{commands[0]} is not installed")
+    one = Wine(command, tmp_path_factory.mktemp(commands[0]))
     one.serve("-p")
     try:
         one.boot()

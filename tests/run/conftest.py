@@ -8,9 +8,9 @@ import pytest
 
 from cross.table import find, skip_reason
 from tests.run.device import Device, Model, write_model
-from tests.windows import wine
+from tests.windows import wine, wine32
 
-__all__ = ["device_for", "model", "other_model", "wine"]
+__all__ = ["device_for", "model", "other_model", "wine", "wine32"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable

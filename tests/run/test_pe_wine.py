@@ -94,13 +94,20 @@ def test_other_cpus_are_linked_by_lld(cpu: str, target: str, way: str, model: Mo
 
 @pytest.mark.parametrize("way", WAYS)
 def test_32_bit_program_is_linked_by_mingw(way: str, model: Model, tmp_path: Path) -> None:
-    """To run it Wine would have to be that for 32 bits."""
-    made = artefact("i686-windows-gnu", model, tmp_path, way)
-    program = compile_and_link(
-        [mingw("i686")], tmp_path / "program.exe", "direct.c",
+    _imports_what_the_dll_exports(_link_32_bit(way, model, tmp_path), model.name, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_32_bit_program_runs(way: str, model: Model, wine32: Wine, tmp_path: Path) -> None:
+    assert wine32.prints(_link_32_bit(way, model, tmp_path)) == lines(model.tensors, "i686-windows-gnu")
+
+
+def _link_32_bit(way: str, model: Model, folder: Path) -> Path:
+    made = artefact("i686-windows-gnu", model, folder, way)
+    return compile_and_link(
+        [mingw("i686")], folder / "program.exe", "direct.c",
         f'-DHEADER="{made.header}"', f"-DNAME={model.name}", str(made.linked),
     )  # fmt: skip
-    _imports_what_the_dll_exports(program, model.name, way)
 
 
 def _imports_what_the_dll_exports(program: Path, name: str, way: str) -> None:
