@@ -1552,8 +1552,8 @@ static inline emitter0_status emitter0_check_pe_(const emitter0_file_ *file, uns
             continue;
         if (offset > file->size || size > file->size - offset)
             return emitter0_say_truncated_(words, "section", i + 1, size, offset, file->size);
-        /* IMAGE_SCN_CNT_INITIALIZED_DATA without IMAGE_SCN_MEM_WRITE, as below */
-        if (!found && (flags & 0x80000040u) == 0x40u)
+        /* IMAGE_SCN_CNT_INITIALIZED_DATA and _MEM_READ without _MEM_WRITE, as below */
+        if (!found && (flags & 0xc0000040u) == 0x40000040u)
             found = emitter0_read_proof_(file, offset, used < size ? used : size, proof);
     }
     return found ? EMITTER0_OK : emitter0_say_(words, "holds no pack: no read-only section begins with one");
@@ -1567,7 +1567,7 @@ static inline void emitter0_walk_pe_(emitter0_walk_ *walk, const unsigned char *
     unsigned count = (unsigned)emitter0_little_(header + 6, 2);
     for (; count > 0; count--, section += 40) {
         uint64_t used = emitter0_little_(section + 8, 4), size = emitter0_little_(section + 16, 4);
-        if ((emitter0_little_(section + 36, 4) & 0x80000040u) == 0x40u
+        if ((emitter0_little_(section + 36, 4) & 0xc0000040u) == 0x40000040u
             && emitter0_walk_section_(walk, image + (size_t)emitter0_little_(section + 12, 4), used < size ? used : size))
             return;
     }
