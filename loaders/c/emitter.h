@@ -306,7 +306,11 @@ typedef enum emitter0_status {
     EMITTER0_DTYPE = 12,             /* the tensor has another element type */
     EMITTER0_ENCODED = 13,           /* the tensor's bytes are a block format, not elements of its dtype */
     EMITTER0_LIBRARY_ERROR = 14,     /* a library was refused: see the message */
-    EMITTER0_SIDECAR = 15            /* the payloads are in another file: emitter_library_open finds it */
+    EMITTER0_SIDECAR = 15,           /* the payloads are in another file: emitter_library_open finds it */
+    EMITTER0_NO_ALTERNATIVE = 16,    /* no form of the module fits the place where it is loaded */
+    EMITTER0_NO_LOADER = 17,         /* no loader was given for modules of that kind */
+    EMITTER0_SCHEMA_VERSION = 18,    /* the loader of the kind does not know the module's schema version */
+    EMITTER0_MODULE_FAILED = 19      /* the loader of the kind could not build the module */
 } emitter0_status;
 
 /* Private: where a table of the pack is. */
@@ -325,7 +329,7 @@ typedef struct emitter0_reader {
     const unsigned char *base;
     uint32_t index_size, index_crc32c, header_size;
     uint32_t model_version_offset, metadata_first, metadata_count;
-    emitter0_table_ payload, tensor, metadata, dim, string, sidecar;
+    emitter0_table_ payload, tensor, metadata, dim, string, sidecar, module, alternative, condition, imported, function, argument;
 } emitter0_reader;
 
 /* A tensor. `data` is `nbytes` long and aligned to `alignment` bytes; shape and strides (in elements, row-major) have `ndim` values
@@ -355,6 +359,96 @@ typedef struct emitter0_entry {
     uint32_t key_length;
     uint32_t value_length;
 } emitter0_entry;
+
+/* A module: bytes for some runtime in one form or several, what it imports, and its functions. Module 0 is the root, and a module
+ * imports modules of greater numbers only. `name` ends with a NUL, as do all strings here. */
+typedef struct emitter0_module {
+    const char *name;
+    uint32_t name_length;
+    uint32_t index;
+    uint32_t alternative_first, alternative_count;
+    uint32_t import_first, import_count;
+    uint32_t function_first, function_count;
+    uint32_t metadata_first, metadata_count;
+} emitter0_module;
+
+/* One form of a module: `size` bytes, aligned to `alignment`, for the runtime `kind`. `index` is its number within the module. */
+typedef struct emitter0_alternative {
+    const void *data;
+    uint64_t size;
+    const char *kind;
+    uint32_t kind_length;
+    uint32_t schema_version;
+    uint32_t alignment;
+    uint32_t crc32c;
+    uint32_t index;
+    uint32_t condition_first, condition_count;
+} emitter0_alternative;
+
+/* A function of the module of number `module`, and how many tensors it takes. */
+typedef struct emitter0_function {
+    const char *name;
+    uint32_t name_length;
+    uint32_t module;
+    uint32_t argument_first, argument_count;
+} emitter0_function;
+
+/* What the place of loading says of itself, such as {"sm", "87"}: what alternatives have conditions on. */
+typedef struct emitter0_fact {
+    const char *key;
+    const char *value;
+} emitter0_fact;
+
+/* The DLTensor of DLPack 1.x, field by field: cast a pointer to it where dlpack.h is used. */
+typedef struct emitter0_dltensor {
+    void *data; /* read-only: DLTensor has no word for it */
+    int32_t device_type; /* 1: kDLCPU */
+    int32_t device_id;
+    int32_t ndim;
+    uint8_t dtype_code;
+    uint8_t dtype_bits;
+    uint16_t dtype_lanes;
+    int64_t *shape;
+    int64_t *strides;
+    uint64_t byte_offset;
+} emitter0_dltensor;
+
+/* A module as it is built: memory of the caller, one for each module, all zero at first. */
+typedef struct emitter0_module_slot {
+    void *handle; /* what the loader made of it */
+    unsigned char built;
+    unsigned char wanted_;
+} emitter0_module_slot;
+
+/* What a loader builds a module from. */
+typedef struct emitter0_module_source {
+    const emitter0_reader *reader;
+    const emitter0_module_slot *slots;
+    void *context; /* of emitter_modules */
+    emitter0_module module;
+    emitter0_alternative alternative; /* the one that fits */
+} emitter0_module_source;
+
+/* The loader of modules of one kind, of the schema versions from `schema_version_min` to `schema_version_max`. */
+typedef struct emitter0_module_loader {
+    const char *kind;
+    uint32_t schema_version_min, schema_version_max;
+    int (*build)(const emitter0_module_source *source, void **handle); /* 0 if it is built */
+    void (*destroy)(void *handle, void *context);                     /* or null */
+} emitter0_module_loader;
+
+/* The modules of a pack, as loaders build them. The caller fills the first group. */
+typedef struct emitter0_modules {
+    const emitter0_reader *reader;
+    const emitter0_module_loader *loaders;
+    size_t loader_count;
+    const emitter0_fact *place;
+    size_t place_count;
+    emitter0_module_slot *slots; /* emitter_module_count(reader) of them */
+    void *context;               /* the loaders get it */
+    emitter0_status status;      /* of the last call that failed, for emitter_modules_explain */
+    uint32_t failed;             /* the module that it failed at */
+} emitter0_modules;
 
 /* ---- Functions. What they fill (`out`, a reader, a library) is written on failure too, whatever failed: all zero, but for what a
  * reader says of a refusal. ---- */
@@ -387,6 +481,49 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_metadata_at(const emitter0_reader *r
                                                         emitter0_entry *out);
 EMITTER0_FUNCTION_ emitter0_status emitter0_metadata_find(const emitter0_reader *reader, const emitter0_tensor *tensor, const char *key,
                                                           emitter0_entry *out);
+
+/* Modules by number, from 0, or by name; what they consist of, by number from 0. */
+EMITTER0_FUNCTION_ uint32_t emitter0_module_count(const emitter0_reader *reader);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_at(const emitter0_reader *reader, uint32_t index, emitter0_module *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_find(const emitter0_reader *reader, const char *name, emitter0_module *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_alternative(const emitter0_reader *reader, const emitter0_module *module,
+                                                               uint32_t index, emitter0_alternative *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_import(const emitter0_reader *reader, const emitter0_module *module, uint32_t index,
+                                                          emitter0_module *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_function(const emitter0_reader *reader, const emitter0_module *module,
+                                                            uint32_t index, emitter0_function *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_metadata(const emitter0_reader *reader, const emitter0_module *module,
+                                                            uint32_t index, emitter0_entry *out);
+
+/* The first alternative whose conditions all hold at the place of `count` facts; EMITTER_NO_ALTERNATIVE if there is none. */
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_select(const emitter0_reader *reader, const emitter0_module *module,
+                                                          const emitter0_fact *place, size_t count, emitter0_alternative *out);
+
+/* The function of that name, of whatever module: names are unique in the pack. Then the tensors that it takes, in order; and all of
+ * them as DLTensors, of which `capacity` can be filled (EMITTER_ARGUMENT if that is less than argument_count). */
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_find(const emitter0_reader *reader, const char *name, emitter0_function *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_argument(const emitter0_reader *reader, const emitter0_function *function,
+                                                              uint32_t index, emitter0_tensor *out);
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_arguments(const emitter0_reader *reader, const emitter0_function *function,
+                                                               emitter0_dltensor *out, size_t capacity);
+
+/* A tensor as a DLTensor over the same memory; EMITTER_ENCODED for a block format. */
+EMITTER0_FUNCTION_ emitter0_status emitter0_dltensor_of(const emitter0_tensor *tensor, emitter0_dltensor *out);
+
+/* Build module `index`, after all that it imports, each once; or all modules. Handles are in `slots`. On failure `status` and `failed`
+ * say where it ended, what was built stays built, and the next call goes on from there. */
+EMITTER0_FUNCTION_ emitter0_status emitter0_modules_build(emitter0_modules *modules, uint32_t index);
+EMITTER0_FUNCTION_ emitter0_status emitter0_modules_build_all(emitter0_modules *modules);
+
+/* Destroy what was built, each module before what it imports. */
+EMITTER0_FUNCTION_ void emitter0_modules_destroy(emitter0_modules *modules);
+
+/* For loaders: what was made of import `index` of the module that is built; null if there is no such import. */
+EMITTER0_FUNCTION_ void *emitter0_source_import(const emitter0_module_source *source, uint32_t index);
+
+/* Say in `text` (of `size` bytes, ended with a NUL) why the last call failed: with the kind and the schema version that nobody loads,
+ * or why each alternative does not fit. Returns the bytes that the whole text has, without the NUL. */
+EMITTER0_FUNCTION_ size_t emitter0_modules_explain(const emitter0_modules *modules, char *text, size_t size);
 
 /* The user's version string; "" if there is none. */
 EMITTER0_FUNCTION_ const char *emitter0_model_version(const emitter0_reader *reader);
@@ -645,13 +782,30 @@ static inline void emitter0_clear_reader_(emitter0_reader *reader)
     emitter0_clear_table_(&reader->dim);
     emitter0_clear_table_(&reader->string);
     emitter0_clear_table_(&reader->sidecar);
+    emitter0_clear_table_(&reader->module);
+    emitter0_clear_table_(&reader->alternative);
+    emitter0_clear_table_(&reader->condition);
+    emitter0_clear_table_(&reader->imported);
+    emitter0_clear_table_(&reader->function);
+    emitter0_clear_table_(&reader->argument);
 }
 
 /* Whether the records of a table are long enough: exactly as this version has them where they are read as an array. */
 static inline int emitter0_record_size_fits_(uint32_t kind, uint32_t size)
 {
-    static const unsigned char known[7] = {0, EMITTER0_SIZEOF_PAYLOAD_, EMITTER0_SIZEOF_TENSOR_, EMITTER0_SIZEOF_METADATA_,
-                                           EMITTER0_SIZEOF_DIM_, EMITTER0_SIZEOF_STRING_, EMITTER0_SIZEOF_SIDECAR_};
+    static const unsigned char known[13] = {0,
+                                            EMITTER0_SIZEOF_PAYLOAD_,
+                                            EMITTER0_SIZEOF_TENSOR_,
+                                            EMITTER0_SIZEOF_METADATA_,
+                                            EMITTER0_SIZEOF_DIM_,
+                                            EMITTER0_SIZEOF_STRING_,
+                                            EMITTER0_SIZEOF_SIDECAR_,
+                                            EMITTER0_SIZEOF_MODULE_,
+                                            EMITTER0_SIZEOF_ALTERNATIVE_,
+                                            EMITTER0_SIZEOF_CONDITION_,
+                                            EMITTER0_SIZEOF_IMPORT_,
+                                            EMITTER0_SIZEOF_FUNCTION_,
+                                            EMITTER0_SIZEOF_ARGUMENT_};
     return kind == EMITTER0_KIND_DIM_ || kind == EMITTER0_KIND_STRING_ ? size == known[kind] : size >= known[kind] && size % 8 == 0;
 }
 
@@ -678,6 +832,12 @@ static inline emitter0_status emitter0_open_directory_(emitter0_reader *reader, 
         case EMITTER0_KIND_DIM_: table = &reader->dim; break;
         case EMITTER0_KIND_STRING_: table = &reader->string; break;
         case EMITTER0_KIND_SIDECAR_: table = &reader->sidecar; break;
+        case EMITTER0_KIND_MODULE_: table = &reader->module; break;
+        case EMITTER0_KIND_ALTERNATIVE_: table = &reader->alternative; break;
+        case EMITTER0_KIND_CONDITION_: table = &reader->condition; break;
+        case EMITTER0_KIND_IMPORT_: table = &reader->imported; break;
+        case EMITTER0_KIND_FUNCTION_: table = &reader->function; break;
+        case EMITTER0_KIND_ARGUMENT_: table = &reader->argument; break;
         default: break; /* from a later version */
         }
         if (entry->offset % 8 != 0 || entry->offset < header->header_size || entry->offset > header->index_size
@@ -1087,6 +1247,723 @@ EMITTER0_FUNCTION_ const char *emitter0_model_version(const emitter0_reader *rea
     return reader == NULL || reader->base == NULL ? "" : (const char *)reader->base + reader->model_version_offset;
 }
 
+/* ---- Modules ---- */
+
+static inline const struct emitter0_module_record *emitter0_module_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_module_record *)(const void *)emitter0_record_(reader, &reader->module, index);
+}
+
+static inline const struct emitter0_alternative_record *emitter0_alternative_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_alternative_record *)(const void *)emitter0_record_(reader, &reader->alternative, index);
+}
+
+static inline const struct emitter0_condition_record *emitter0_condition_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_condition_record *)(const void *)emitter0_record_(reader, &reader->condition, index);
+}
+
+static inline const struct emitter0_import_record *emitter0_import_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_import_record *)(const void *)emitter0_record_(reader, &reader->imported, index);
+}
+
+static inline const struct emitter0_function_record *emitter0_function_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_function_record *)(const void *)emitter0_record_(reader, &reader->function, index);
+}
+
+static inline const struct emitter0_argument_record *emitter0_argument_record_(const emitter0_reader *reader, uint32_t index)
+{
+    return (const struct emitter0_argument_record *)(const void *)emitter0_record_(reader, &reader->argument, index);
+}
+
+/* Whether `count` records from `first` are in a table. */
+static inline int emitter0_run_fits_(const emitter0_table_ *table, uint32_t first, uint32_t count)
+{
+    return first <= table->count && count <= table->count - first;
+}
+
+/* A string that must not be empty; null if it breaks a rule. */
+static inline const char *emitter0_word_(const emitter0_reader *reader, uint32_t offset, uint32_t length)
+{
+    return length == 0 || length > EMITTER0_MAX_NAME_ ? NULL : emitter0_string_(reader, offset, length);
+}
+
+static inline size_t emitter0_length_(const char *text)
+{
+    size_t length = 0;
+    while (length <= EMITTER0_MAX_NAME_ && text[length] != 0)
+        length++;
+    return length;
+}
+
+static inline void emitter0_clear_module_(emitter0_module *module)
+{
+    module->name = NULL;
+    module->name_length = module->index = 0;
+    module->alternative_first = module->alternative_count = 0;
+    module->import_first = module->import_count = 0;
+    module->function_first = module->function_count = 0;
+    module->metadata_first = module->metadata_count = 0;
+}
+
+static inline void emitter0_clear_alternative_(emitter0_alternative *alternative)
+{
+    alternative->data = NULL;
+    alternative->size = 0;
+    alternative->kind = NULL;
+    alternative->kind_length = alternative->schema_version = alternative->alignment = alternative->crc32c = 0;
+    alternative->index = alternative->condition_first = alternative->condition_count = 0;
+}
+
+static inline void emitter0_clear_function_(emitter0_function *function)
+{
+    function->name = NULL;
+    function->name_length = function->module = function->argument_first = function->argument_count = 0;
+}
+
+/* Read a module, and say what is wrong with its record, or null. */
+static inline const char *emitter0_module_fault_(const emitter0_reader *reader, uint32_t index, emitter0_module *out)
+{
+    const struct emitter0_module_record *record = emitter0_module_record_(reader, index);
+    const char *name = emitter0_word_(reader, record->name_offset, record->name_length);
+    if (name == NULL)
+        return "module.name_offset";
+    if (record->alternative_count == 0 || !emitter0_run_fits_(&reader->alternative, record->alternative_first, record->alternative_count))
+        return "module.alternative_first";
+    if (!emitter0_run_fits_(&reader->imported, record->import_first, record->import_count))
+        return "module.import_first";
+    if (!emitter0_run_fits_(&reader->function, record->function_first, record->function_count))
+        return "module.function_first";
+    if (!emitter0_run_fits_(&reader->metadata, record->metadata_first, record->metadata_count))
+        return "module.metadata_first";
+    out->name = name;
+    out->name_length = record->name_length;
+    out->index = index;
+    out->alternative_first = record->alternative_first;
+    out->alternative_count = record->alternative_count;
+    out->import_first = record->import_first;
+    out->import_count = record->import_count;
+    out->function_first = record->function_first;
+    out->function_count = record->function_count;
+    out->metadata_first = record->metadata_first;
+    out->metadata_count = record->metadata_count;
+    return NULL;
+}
+
+/* The same for an alternative; `index` is that of its record. */
+static inline const char *emitter0_alternative_fault_(const emitter0_reader *reader, uint32_t index, emitter0_alternative *out)
+{
+    const struct emitter0_alternative_record *record = emitter0_alternative_record_(reader, index);
+    const struct emitter0_payload_record *payload;
+    const char *kind = emitter0_word_(reader, record->kind_offset, record->kind_length);
+    if (kind == NULL)
+        return "alternative.kind_offset";
+    if (record->payload >= reader->payload.count)
+        return "alternative.payload";
+    payload = emitter0_payload_record_(reader, record->payload);
+    if (emitter0_payload_fault_(reader, payload) != NULL)
+        return "alternative.payload";
+    if (!emitter0_run_fits_(&reader->condition, record->condition_first, record->condition_count))
+        return "alternative.condition_first";
+    out->data = reader->base + (size_t)payload->offset;
+    out->size = payload->size;
+    out->kind = kind;
+    out->kind_length = record->kind_length;
+    out->schema_version = record->schema_version;
+    out->alignment = payload->alignment;
+    out->crc32c = payload->crc32c;
+    out->condition_first = record->condition_first;
+    out->condition_count = record->condition_count;
+    return NULL;
+}
+
+/* The same for the import of number `index` in its table, of the module `module`. */
+static inline const char *emitter0_import_fault_(const emitter0_reader *reader, uint32_t module, uint32_t index, uint32_t *out)
+{
+    *out = emitter0_import_record_(reader, index)->module;
+    return *out <= module || *out >= reader->module.count ? "import.module" : NULL;
+}
+
+static inline const char *emitter0_function_fault_(const emitter0_reader *reader, uint32_t module, uint32_t index, emitter0_function *out)
+{
+    const struct emitter0_function_record *record = emitter0_function_record_(reader, index);
+    const char *name = emitter0_word_(reader, record->name_offset, record->name_length);
+    if (name == NULL)
+        return "function.name_offset";
+    if (!emitter0_run_fits_(&reader->argument, record->argument_first, record->argument_count))
+        return "function.argument_first";
+    out->name = name;
+    out->name_length = record->name_length;
+    out->module = module;
+    out->argument_first = record->argument_first;
+    out->argument_count = record->argument_count;
+    return NULL;
+}
+
+EMITTER0_FUNCTION_ uint32_t emitter0_module_count(const emitter0_reader *reader)
+{
+    return reader == NULL ? 0 : reader->module.count;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_at(const emitter0_reader *reader, uint32_t index, emitter0_module *out)
+{
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_module_(out);
+    if (reader == NULL)
+        return EMITTER0_ARGUMENT;
+    if (index >= reader->module.count)
+        return EMITTER0_NOT_FOUND;
+    return emitter0_module_fault_(reader, index, out) == NULL ? EMITTER0_OK : EMITTER0_MALFORMED;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_find(const emitter0_reader *reader, const char *name, emitter0_module *out)
+{
+    uint32_t i;
+    size_t length;
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_module_(out);
+    if (reader == NULL || name == NULL)
+        return EMITTER0_ARGUMENT;
+    length = emitter0_length_(name);
+    for (i = 0; i < reader->module.count; i++) {
+        emitter0_status status = emitter0_module_at(reader, i, out);
+        if (status != EMITTER0_OK || emitter0_compare_(out->name, out->name_length, name, length) == 0)
+            return status;
+    }
+    emitter0_clear_module_(out);
+    return EMITTER0_NOT_FOUND;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_alternative(const emitter0_reader *reader, const emitter0_module *module,
+                                                               uint32_t index, emitter0_alternative *out)
+{
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_alternative_(out);
+    if (reader == NULL || module == NULL)
+        return EMITTER0_ARGUMENT;
+    if (index >= module->alternative_count
+        || !emitter0_run_fits_(&reader->alternative, module->alternative_first, module->alternative_count))
+        return EMITTER0_NOT_FOUND;
+    if (emitter0_alternative_fault_(reader, module->alternative_first + index, out) != NULL)
+        return EMITTER0_MALFORMED;
+    out->index = index;
+    return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_import(const emitter0_reader *reader, const emitter0_module *module, uint32_t index,
+                                                          emitter0_module *out)
+{
+    uint32_t number = 0;
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    if (reader == NULL || module == NULL || module == out) {
+        emitter0_clear_module_(out);
+        return EMITTER0_ARGUMENT;
+    }
+    emitter0_clear_module_(out);
+    if (index >= module->import_count || !emitter0_run_fits_(&reader->imported, module->import_first, module->import_count))
+        return EMITTER0_NOT_FOUND;
+    if (emitter0_import_fault_(reader, module->index, module->import_first + index, &number) != NULL)
+        return EMITTER0_MALFORMED;
+    return emitter0_module_at(reader, number, out);
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_function(const emitter0_reader *reader, const emitter0_module *module,
+                                                            uint32_t index, emitter0_function *out)
+{
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_function_(out);
+    if (reader == NULL || module == NULL)
+        return EMITTER0_ARGUMENT;
+    if (index >= module->function_count || !emitter0_run_fits_(&reader->function, module->function_first, module->function_count))
+        return EMITTER0_NOT_FOUND;
+    return emitter0_function_fault_(reader, module->index, module->function_first + index, out) == NULL ? EMITTER0_OK
+                                                                                                        : EMITTER0_MALFORMED;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_metadata(const emitter0_reader *reader, const emitter0_module *module,
+                                                            uint32_t index, emitter0_entry *out)
+{
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_entry_(out);
+    if (reader == NULL || module == NULL)
+        return EMITTER0_ARGUMENT;
+    if (index >= module->metadata_count || !emitter0_run_fits_(&reader->metadata, module->metadata_first, module->metadata_count))
+        return EMITTER0_NOT_FOUND;
+    return emitter0_entry_fault_(reader, module->metadata_first + index, out) == NULL ? EMITTER0_OK : EMITTER0_MALFORMED;
+}
+
+/* Whether a text is a version: decimal numbers joined by dots. */
+static inline int emitter0_is_version_(const char *text, size_t length)
+{
+    size_t i, digits = 0;
+    for (i = 0; i < length; i++) {
+        if (text[i] >= '0' && text[i] <= '9')
+            digits++;
+        else if (text[i] == '.' && digits > 0)
+            digits = 0;
+        else
+            return 0;
+    }
+    return digits > 0;
+}
+
+/* The next number of a version from *at on, without leading zeros; a version that has ended goes on with zeros, which have no digits. */
+static inline size_t emitter0_version_number_(const char *text, size_t length, size_t *at, const char **digits)
+{
+    size_t start;
+    while (*at < length && text[*at] == '0')
+        (*at)++;
+    start = *at;
+    *digits = text + start;
+    while (*at < length && text[*at] != '.')
+        (*at)++;
+    start = *at - start;
+    if (*at < length)
+        (*at)++;
+    return start;
+}
+
+/* Compare two versions number by number: below, at or above 0. */
+static inline int emitter0_compare_versions_(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t a_at = 0, b_at = 0;
+    while (a_at < a_length || b_at < b_length) {
+        const char *a_digits, *b_digits;
+        size_t a_count = emitter0_version_number_(a, a_length, &a_at, &a_digits);
+        size_t b_count = emitter0_version_number_(b, b_length, &b_at, &b_digits);
+        int order = a_count != b_count ? (a_count < b_count ? -1 : 1) : emitter0_compare_(a_digits, a_count, b_digits, b_count);
+        if (order != 0)
+            return order;
+    }
+    return 0;
+}
+
+/* A condition's strings, or what is wrong with it. */
+typedef struct emitter0_condition_ {
+    const char *key, *value, *upper;
+    uint32_t key_length, value_length, upper_length, comparison;
+} emitter0_condition_;
+
+static inline const char *emitter0_condition_fault_(const emitter0_reader *reader, uint32_t index, emitter0_condition_ *out)
+{
+    const struct emitter0_condition_record *record = emitter0_condition_record_(reader, index);
+    out->key = emitter0_word_(reader, record->key_offset, record->key_length);
+    out->value = emitter0_word_(reader, record->value_offset, record->value_length);
+    out->upper = NULL;
+    out->key_length = record->key_length;
+    out->value_length = record->value_length;
+    out->upper_length = record->upper_length;
+    out->comparison = record->comparison;
+    if (out->key == NULL)
+        return "condition.key_offset";
+    if (out->value == NULL)
+        return "condition.value_offset";
+    if (out->comparison < 1 || out->comparison > 3)
+        return "condition.comparison";
+    if (out->comparison != 1 && !emitter0_is_version_(out->value, out->value_length))
+        return "condition.value_offset";
+    if (out->comparison == 3) {
+        out->upper = emitter0_word_(reader, record->upper_offset, record->upper_length);
+        if (out->upper == NULL || !emitter0_is_version_(out->upper, out->upper_length))
+            return "condition.upper_offset";
+    }
+    return NULL;
+}
+
+/* The value of a key at the place, or null. */
+static inline const char *emitter0_fact_of_(const emitter0_fact *place, size_t count, const char *key, size_t length)
+{
+    size_t i;
+    for (i = 0; i < count; i++)
+        if (place[i].key != NULL && place[i].value != NULL
+            && emitter0_compare_(place[i].key, emitter0_length_(place[i].key), key, length) == 0)
+            return place[i].value;
+    return NULL;
+}
+
+static inline int emitter0_holds_(const emitter0_condition_ *condition, const char *found)
+{
+    size_t length;
+    if (found == NULL)
+        return 0;
+    length = emitter0_length_(found);
+    if (condition->comparison == 1)
+        return emitter0_compare_(found, length, condition->value, condition->value_length) == 0;
+    return emitter0_is_version_(found, length)
+        && emitter0_compare_versions_(found, length, condition->value, condition->value_length) >= 0
+        && (condition->comparison == 2
+            || emitter0_compare_versions_(found, length, condition->upper, condition->upper_length) < 0);
+}
+
+/* The first condition of an alternative that does not hold, in `failed`; EMITTER_NO_ALTERNATIVE if there is one. */
+static inline emitter0_status emitter0_fits_(const emitter0_reader *reader, const emitter0_alternative *alternative,
+                                             const emitter0_fact *place, size_t count, emitter0_condition_ *failed)
+{
+    uint32_t i;
+    for (i = 0; i < alternative->condition_count; i++) {
+        if (emitter0_condition_fault_(reader, alternative->condition_first + i, failed) != NULL)
+            return EMITTER0_MALFORMED;
+        if (!emitter0_holds_(failed, emitter0_fact_of_(place, count, failed->key, failed->key_length)))
+            return EMITTER0_NO_ALTERNATIVE;
+    }
+    return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_module_select(const emitter0_reader *reader, const emitter0_module *module,
+                                                          const emitter0_fact *place, size_t count, emitter0_alternative *out)
+{
+    uint32_t i;
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_alternative_(out);
+    if (reader == NULL || module == NULL || (place == NULL && count > 0))
+        return EMITTER0_ARGUMENT;
+    for (i = 0; i < module->alternative_count; i++) {
+        emitter0_condition_ failed;
+        emitter0_status status = emitter0_module_alternative(reader, module, i, out);
+        if (status == EMITTER0_OK)
+            status = emitter0_fits_(reader, out, place, count, &failed);
+        if (status == EMITTER0_OK)
+            return EMITTER0_OK;
+        emitter0_clear_alternative_(out);
+        if (status != EMITTER0_NO_ALTERNATIVE)
+            return status;
+    }
+    return EMITTER0_NO_ALTERNATIVE;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_find(const emitter0_reader *reader, const char *name, emitter0_function *out)
+{
+    emitter0_module module;
+    uint32_t i;
+    size_t length;
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_function_(out);
+    if (reader == NULL || name == NULL)
+        return EMITTER0_ARGUMENT;
+    length = emitter0_length_(name);
+    for (i = 0; i < reader->module.count; i++) {
+        uint32_t low = 0, high;
+        emitter0_status status = emitter0_module_at(reader, i, &module);
+        if (status != EMITTER0_OK)
+            return status;
+        for (high = module.function_count; low < high;) {
+            uint32_t middle = low + (high - low) / 2;
+            int order;
+            status = emitter0_module_function(reader, &module, middle, out);
+            if (status != EMITTER0_OK)
+                return status;
+            order = emitter0_compare_(out->name, out->name_length, name, length);
+            if (order == 0)
+                return EMITTER0_OK;
+            if (order < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    }
+    emitter0_clear_function_(out);
+    return EMITTER0_NOT_FOUND;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_argument(const emitter0_reader *reader, const emitter0_function *function,
+                                                              uint32_t index, emitter0_tensor *out)
+{
+    if (out == NULL)
+        return EMITTER0_ARGUMENT;
+    emitter0_clear_tensor_(out);
+    if (reader == NULL || function == NULL)
+        return EMITTER0_ARGUMENT;
+    if (index >= function->argument_count || !emitter0_run_fits_(&reader->argument, function->argument_first, function->argument_count))
+        return EMITTER0_NOT_FOUND;
+    index = emitter0_argument_record_(reader, function->argument_first + index)->tensor;
+    return index < reader->tensor.count ? emitter0_at(reader, index, out) : EMITTER0_MALFORMED;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_function_arguments(const emitter0_reader *reader, const emitter0_function *function,
+                                                               emitter0_dltensor *out, size_t capacity)
+{
+    uint32_t i;
+    if (reader == NULL || function == NULL || function->argument_count > capacity || (out == NULL && function->argument_count > 0))
+        return EMITTER0_ARGUMENT;
+    for (i = 0; i < function->argument_count; i++) {
+        emitter0_tensor tensor;
+        emitter0_status status = emitter0_function_argument(reader, function, i, &tensor);
+        if (status == EMITTER0_OK)
+            status = emitter0_dltensor_of(&tensor, &out[i]);
+        if (status != EMITTER0_OK)
+            return status;
+    }
+    return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_dltensor_of(const emitter0_tensor *tensor, emitter0_dltensor *out)
+{
+    if (tensor == NULL || out == NULL)
+        return EMITTER0_ARGUMENT;
+    /* Through integers: DLTensor has no word for memory that is read-only. One without elements has no data. */
+    out->data = tensor->nbytes == 0 ? NULL : (void *)(uintptr_t)tensor->data;
+    out->device_type = 1;
+    out->device_id = 0;
+    out->ndim = tensor->ndim;
+    out->dtype_code = tensor->dtype_code;
+    out->dtype_bits = tensor->dtype_bits;
+    out->dtype_lanes = tensor->dtype_lanes;
+    out->shape = (int64_t *)(uintptr_t)tensor->shape;
+    out->strides = (int64_t *)(uintptr_t)tensor->strides;
+    out->byte_offset = 0;
+    return tensor->encoding == 0 ? EMITTER0_OK : EMITTER0_ENCODED;
+}
+
+static inline emitter0_status emitter0_modules_fail_(emitter0_modules *modules, emitter0_status status, uint32_t index)
+{
+    modules->status = status;
+    modules->failed = index;
+    return status;
+}
+
+static inline const emitter0_module_loader *emitter0_loader_of_(const emitter0_modules *modules, const emitter0_alternative *alternative)
+{
+    size_t i;
+    for (i = 0; i < modules->loader_count; i++)
+        if (modules->loaders[i].kind != NULL
+            && emitter0_compare_(modules->loaders[i].kind, emitter0_length_(modules->loaders[i].kind), alternative->kind,
+                                 alternative->kind_length)
+                == 0)
+            return &modules->loaders[i];
+    return NULL;
+}
+
+/* Build one module whose imports are built. */
+static inline emitter0_status emitter0_build_one_(emitter0_modules *modules, uint32_t index)
+{
+    emitter0_module_source source;
+    const emitter0_module_loader *loader;
+    emitter0_status status;
+    source.reader = modules->reader;
+    source.slots = modules->slots;
+    source.context = modules->context;
+    status = emitter0_module_at(modules->reader, index, &source.module);
+    if (status == EMITTER0_OK)
+        status = emitter0_module_select(modules->reader, &source.module, modules->place, modules->place_count, &source.alternative);
+    if (status != EMITTER0_OK)
+        return status;
+    loader = emitter0_loader_of_(modules, &source.alternative);
+    if (loader == NULL || loader->build == NULL)
+        return EMITTER0_NO_LOADER;
+    if (source.alternative.schema_version < loader->schema_version_min || source.alternative.schema_version > loader->schema_version_max)
+        return EMITTER0_SCHEMA_VERSION;
+    if (loader->build(&source, &modules->slots[index].handle) != 0) {
+        modules->slots[index].handle = NULL;
+        return EMITTER0_MODULE_FAILED;
+    }
+    modules->slots[index].built = 1;
+    return EMITTER0_OK;
+}
+
+static inline emitter0_status emitter0_modules_ready_(const emitter0_modules *modules)
+{
+    return modules == NULL || modules->reader == NULL || (modules->slots == NULL && modules->reader->module.count > 0)
+            || (modules->loaders == NULL && modules->loader_count > 0) || (modules->place == NULL && modules->place_count > 0)
+        ? EMITTER0_ARGUMENT
+        : EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_modules_build(emitter0_modules *modules, uint32_t index)
+{
+    uint32_t i, j, count;
+    if (emitter0_modules_ready_(modules) != EMITTER0_OK)
+        return EMITTER0_ARGUMENT;
+    count = modules->reader->module.count;
+    if (index >= count)
+        return emitter0_modules_fail_(modules, EMITTER0_NOT_FOUND, index);
+    for (i = index; i < count; i++)
+        modules->slots[i].wanted_ = i == index;
+    /* Imports have greater numbers: once upwards marks all that are wanted, once downwards builds them. */
+    for (i = index; i < count; i++) {
+        emitter0_module module;
+        if (!modules->slots[i].wanted_ || modules->slots[i].built)
+            continue;
+        if (emitter0_module_at(modules->reader, i, &module) != EMITTER0_OK)
+            return emitter0_modules_fail_(modules, EMITTER0_MALFORMED, i);
+        for (j = 0; j < module.import_count; j++) {
+            uint32_t number = 0;
+            if (emitter0_import_fault_(modules->reader, i, module.import_first + j, &number) != NULL)
+                return emitter0_modules_fail_(modules, EMITTER0_MALFORMED, i);
+            modules->slots[number].wanted_ = 1;
+        }
+    }
+    for (i = count; i-- > index;) {
+        emitter0_status status;
+        if (!modules->slots[i].wanted_ || modules->slots[i].built)
+            continue;
+        status = emitter0_build_one_(modules, i);
+        if (status != EMITTER0_OK)
+            return emitter0_modules_fail_(modules, status, i);
+    }
+    return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ emitter0_status emitter0_modules_build_all(emitter0_modules *modules)
+{
+    uint32_t i;
+    if (emitter0_modules_ready_(modules) != EMITTER0_OK)
+        return EMITTER0_ARGUMENT;
+    for (i = modules->reader->module.count; i-- > 0;) {
+        emitter0_status status = modules->slots[i].built ? EMITTER0_OK : emitter0_build_one_(modules, i);
+        if (status != EMITTER0_OK)
+            return emitter0_modules_fail_(modules, status, i);
+    }
+    return EMITTER0_OK;
+}
+
+EMITTER0_FUNCTION_ void emitter0_modules_destroy(emitter0_modules *modules)
+{
+    uint32_t i;
+    if (emitter0_modules_ready_(modules) != EMITTER0_OK)
+        return;
+    for (i = 0; i < modules->reader->module.count; i++) {
+        emitter0_module module;
+        emitter0_alternative alternative;
+        emitter0_module_slot *slot = &modules->slots[i];
+        const emitter0_module_loader *loader = NULL;
+        if (!slot->built)
+            continue;
+        if (emitter0_module_at(modules->reader, i, &module) == EMITTER0_OK
+            && emitter0_module_select(modules->reader, &module, modules->place, modules->place_count, &alternative) == EMITTER0_OK)
+            loader = emitter0_loader_of_(modules, &alternative);
+        if (loader != NULL && loader->destroy != NULL)
+            loader->destroy(slot->handle, modules->context);
+        slot->handle = NULL;
+        slot->built = 0;
+    }
+}
+
+EMITTER0_FUNCTION_ void *emitter0_source_import(const emitter0_module_source *source, uint32_t index)
+{
+    uint32_t number = 0;
+    if (source == NULL || index >= source->module.import_count
+        || emitter0_import_fault_(source->reader, source->module.index, source->module.import_first + index, &number) != NULL)
+        return NULL;
+    return source->slots[number].handle;
+}
+
+/* Text that is counted whole, and written as far as there is room. */
+typedef struct emitter0_text_ {
+    char *text;
+    size_t size, length;
+} emitter0_text_;
+
+static inline void emitter0_append_(emitter0_text_ *out, const char *text, size_t length)
+{
+    size_t i;
+    for (i = 0; i < length; i++, out->length++)
+        if (out->length + 1 < out->size) /* a name must not drive a terminal */
+            out->text[out->length] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+}
+
+static inline void emitter0_append_words_(emitter0_text_ *out, const char *text)
+{
+    emitter0_append_(out, text, emitter0_length_(text));
+}
+
+static inline void emitter0_append_number_(emitter0_text_ *out, uint32_t number)
+{
+    char digits[10];
+    unsigned count = 0;
+    do {
+        digits[sizeof digits - ++count] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    emitter0_append_(out, digits + sizeof digits - count, count);
+}
+
+static inline void emitter0_append_rejection_(const emitter0_modules *modules, const emitter0_alternative *alternative, emitter0_text_ *out)
+{
+    emitter0_condition_ failed;
+    const char *found;
+    emitter0_append_number_(out, alternative->index);
+    emitter0_append_words_(out, " (");
+    emitter0_append_(out, alternative->kind, alternative->kind_length);
+    emitter0_append_words_(out, "): ");
+    if (emitter0_fits_(modules->reader, alternative, modules->place, modules->place_count, &failed) != EMITTER0_NO_ALTERNATIVE) {
+        emitter0_append_words_(out, "malformed");
+        return;
+    }
+    emitter0_append_words_(out, "wants ");
+    emitter0_append_(out, failed.key, failed.key_length);
+    emitter0_append_words_(out, failed.comparison == 1 ? " == " : " >= ");
+    emitter0_append_(out, failed.value, failed.value_length);
+    if (failed.comparison == 3) {
+        emitter0_append_words_(out, ", < ");
+        emitter0_append_(out, failed.upper, failed.upper_length);
+    }
+    emitter0_append_words_(out, ", here ");
+    emitter0_append_(out, failed.key, failed.key_length);
+    found = emitter0_fact_of_(modules->place, modules->place_count, failed.key, failed.key_length);
+    emitter0_append_words_(out, found == NULL ? " is not known" : " is '");
+    if (found != NULL) {
+        emitter0_append_words_(out, found);
+        emitter0_append_words_(out, "'");
+    }
+}
+
+EMITTER0_FUNCTION_ size_t emitter0_modules_explain(const emitter0_modules *modules, char *text, size_t size)
+{
+    emitter0_text_ out;
+    emitter0_module module;
+    emitter0_alternative alternative;
+    uint32_t i;
+    out.text = text;
+    out.size = text == NULL ? 0 : size;
+    out.length = 0;
+    if (emitter0_modules_ready_(modules) == EMITTER0_OK && modules->status != EMITTER0_OK) {
+        emitter0_append_words_(&out, "module ");
+        if (emitter0_module_at(modules->reader, modules->failed, &module) == EMITTER0_OK) {
+            emitter0_append_words_(&out, "'");
+            emitter0_append_(&out, module.name, module.name_length);
+            emitter0_append_words_(&out, "'");
+        } else {
+            emitter0_append_number_(&out, modules->failed);
+            module.alternative_count = 0;
+        }
+        emitter0_append_words_(&out, ": ");
+        emitter0_append_words_(&out, emitter0_status_string(modules->status));
+        if (modules->status == EMITTER0_NO_ALTERNATIVE) {
+            for (i = 0; i < module.alternative_count; i++)
+                if (emitter0_module_alternative(modules->reader, &module, i, &alternative) == EMITTER0_OK) {
+                    emitter0_append_words_(&out, i == 0 ? ": " : "; ");
+                    emitter0_append_rejection_(modules, &alternative, &out);
+                }
+        } else if (emitter0_module_select(modules->reader, &module, modules->place, modules->place_count, &alternative) == EMITTER0_OK) {
+            const emitter0_module_loader *loader = emitter0_loader_of_(modules, &alternative);
+            emitter0_append_words_(&out, ": kind '");
+            emitter0_append_(&out, alternative.kind, alternative.kind_length);
+            emitter0_append_words_(&out, "', schema version ");
+            emitter0_append_number_(&out, alternative.schema_version);
+            if (modules->status == EMITTER0_SCHEMA_VERSION && loader != NULL) {
+                emitter0_append_words_(&out, "; the loader takes ");
+                emitter0_append_number_(&out, loader->schema_version_min);
+                emitter0_append_words_(&out, " to ");
+                emitter0_append_number_(&out, loader->schema_version_max);
+            }
+        }
+    }
+    if (out.size > 0)
+        out.text[out.length < out.size ? out.length : out.size - 1] = 0;
+    return out.length;
+}
+
 /* ---- Validation ---- */
 
 /* The offset of the first byte that is not UTF-8 (RFC 3629: shortest form, no surrogates, up to U+10FFFF), or `size`. */
@@ -1148,18 +2025,212 @@ static inline emitter0_status emitter0_validate_entries_(emitter0_reader *reader
     return EMITTER0_OK;
 }
 
+/* A run of records must begin where that of the owner before it ended. */
+static inline int emitter0_follows_(uint32_t first, uint32_t count, uint32_t *next)
+{
+    if (first != *next)
+        return 0;
+    *next += count;
+    return 1;
+}
+
+/* Whether every byte of a reserved field is zero. */
+static inline int emitter0_is_zero_(const unsigned char *bytes, unsigned size)
+{
+    unsigned i;
+    for (i = 0; i < size; i++)
+        if (bytes[i] != 0)
+            return 0;
+    return 1;
+}
+
+static inline emitter0_status emitter0_validate_conditions_(emitter0_reader *reader, const emitter0_alternative *alternative)
+{
+    emitter0_condition_ condition, previous;
+    uint32_t i;
+    previous.key = NULL;
+    previous.key_length = 0;
+    for (i = 0; i < alternative->condition_count; i++) {
+        uint32_t index = alternative->condition_first + i;
+        const struct emitter0_condition_record *record = emitter0_condition_record_(reader, index);
+        const char *fault = emitter0_condition_fault_(reader, index, &condition);
+        if (fault == NULL
+            && (emitter0_holds_nul_(condition.key, condition.key_length) || emitter0_holds_nul_(condition.value, condition.value_length)))
+            fault = "condition.key_length";
+        if (fault == NULL && i > 0 && emitter0_compare_(previous.key, previous.key_length, condition.key, condition.key_length) >= 0)
+            fault = "condition.key_offset";
+        if (fault == NULL && record->comparison != 3 && (record->upper_offset != 0 || record->upper_length != 0))
+            fault = "condition.upper_offset";
+        if (fault == NULL && !emitter0_is_zero_(record->reserved, sizeof record->reserved))
+            fault = "condition.reserved";
+        if (fault != NULL)
+            return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
+        previous = condition;
+    }
+    return EMITTER0_OK;
+}
+
+/* Whether a module before number `index`, or the root's place, leads to it: each but the root is imported. Names are unique. */
+static inline const char *emitter0_module_is_known_(const emitter0_reader *reader, const emitter0_module *module)
+{
+    uint32_t i, j, imported = module->index == 0;
+    for (i = 0; i < module->index; i++) {
+        emitter0_module other;
+        if (emitter0_module_fault_(reader, i, &other) != NULL)
+            return "module";
+        if (emitter0_compare_(other.name, other.name_length, module->name, module->name_length) == 0)
+            return "module.name_offset";
+        for (j = 0; j < other.import_count && !imported; j++)
+            imported = emitter0_import_record_(reader, other.import_first + j)->module == module->index;
+    }
+    return imported ? NULL : "import.module";
+}
+
+/* Whether a module before this one has a function of that name. */
+static inline int emitter0_function_is_taken_(const emitter0_reader *reader, const emitter0_function *function)
+{
+    emitter0_function other;
+    uint32_t low, high, i;
+    for (i = 0; i < function->module; i++) {
+        emitter0_module module;
+        if (emitter0_module_fault_(reader, i, &module) != NULL)
+            return 1;
+        for (low = 0, high = module.function_count; low < high;) {
+            uint32_t middle = low + (high - low) / 2;
+            int order;
+            if (emitter0_function_fault_(reader, i, module.function_first + middle, &other) != NULL)
+                return 1;
+            order = emitter0_compare_(other.name, other.name_length, function->name, function->name_length);
+            if (order == 0)
+                return 1;
+            if (order < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    }
+    return 0;
+}
+
+static inline emitter0_status emitter0_validate_functions_(emitter0_reader *reader, const emitter0_module *module, uint32_t *next)
+{
+    emitter0_function function, previous;
+    uint32_t i, j;
+    previous.name = NULL;
+    previous.name_length = 0;
+    for (i = 0; i < module->function_count; i++) {
+        uint32_t index = module->function_first + i;
+        const char *fault = emitter0_function_fault_(reader, module->index, index, &function);
+        if (fault == NULL
+            && (emitter0_holds_nul_(function.name, function.name_length)
+                || (i > 0 && emitter0_compare_(previous.name, previous.name_length, function.name, function.name_length) >= 0)
+                || emitter0_function_is_taken_(reader, &function)))
+            fault = "function.name_offset";
+        if (fault == NULL && !emitter0_follows_(function.argument_first, function.argument_count, next))
+            fault = "function.argument_first";
+        for (j = 0; fault == NULL && j < function.argument_count; j++) {
+            const struct emitter0_argument_record *record = emitter0_argument_record_(reader, function.argument_first + j);
+            if (record->tensor >= reader->tensor.count)
+                fault = "argument.tensor";
+            else if (!emitter0_is_zero_(record->reserved, sizeof record->reserved))
+                fault = "argument.reserved";
+        }
+        if (fault != NULL)
+            return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
+        previous = function;
+    }
+    return EMITTER0_OK;
+}
+
+static inline emitter0_status emitter0_validate_imports_(emitter0_reader *reader, const emitter0_module *module)
+{
+    uint32_t i, j;
+    for (i = 0; i < module->import_count; i++) {
+        uint32_t index = module->import_first + i, number = 0;
+        const struct emitter0_import_record *record = emitter0_import_record_(reader, index);
+        const char *fault = emitter0_import_fault_(reader, module->index, index, &number);
+        for (j = 0; fault == NULL && j < i; j++)
+            if (emitter0_import_record_(reader, module->import_first + j)->module == number)
+                fault = "import.module";
+        if (fault == NULL && !emitter0_is_zero_(record->reserved, sizeof record->reserved))
+            fault = "import.reserved";
+        if (fault != NULL)
+            return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
+    }
+    return EMITTER0_OK;
+}
+
+/* Every rule of the tables of modules. Names are compared with those before them: quadratic, for a few modules. */
+static inline emitter0_status emitter0_validate_modules_(emitter0_reader *reader, uint32_t *next_entry)
+{
+    uint32_t i, j, alternatives = 0, conditions = 0, imports = 0, functions = 0, arguments = 0;
+    for (i = 0; i < reader->module.count; i++) {
+        emitter0_module module;
+        emitter0_status status;
+        const char *fault = emitter0_module_fault_(reader, i, &module);
+        if (fault == NULL && emitter0_holds_nul_(module.name, module.name_length))
+            fault = "module.name_length";
+        if (fault == NULL)
+            fault = emitter0_module_is_known_(reader, &module);
+        if (fault == NULL && !emitter0_follows_(module.alternative_first, module.alternative_count, &alternatives))
+            fault = "module.alternative_first";
+        if (fault == NULL && !emitter0_follows_(module.import_first, module.import_count, &imports))
+            fault = "module.import_first";
+        if (fault == NULL && !emitter0_follows_(module.function_first, module.function_count, &functions))
+            fault = "module.function_first";
+        if (fault != NULL)
+            return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, i);
+        for (j = 0; j < module.alternative_count; j++) {
+            emitter0_alternative alternative;
+            fault = emitter0_alternative_fault_(reader, module.alternative_first + j, &alternative);
+            if (fault == NULL && emitter0_holds_nul_(alternative.kind, alternative.kind_length))
+                fault = "alternative.kind_length";
+            if (fault == NULL && !emitter0_follows_(alternative.condition_first, alternative.condition_count, &conditions))
+                fault = "alternative.condition_first";
+            if (fault != NULL)
+                return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, module.alternative_first + j);
+            status = emitter0_validate_conditions_(reader, &alternative);
+            if (status != EMITTER0_OK)
+                return status;
+        }
+        status = emitter0_validate_imports_(reader, &module);
+        if (status == EMITTER0_OK)
+            status = emitter0_validate_functions_(reader, &module, &arguments);
+        if (status == EMITTER0_OK)
+            status = emitter0_validate_entries_(reader, module.metadata_first, module.metadata_count, next_entry);
+        if (status != EMITTER0_OK)
+            return status;
+    }
+    if (alternatives != reader->alternative.count || conditions != reader->condition.count || imports != reader->imported.count
+        || functions != reader->function.count || arguments != reader->argument.count)
+        return emitter0_refuse_(reader, EMITTER0_MALFORMED, "module", reader->module.count);
+    return EMITTER0_OK;
+}
+
 /* Whether the directory and the tables, where they hold anything, overlap. */
 static inline int emitter0_tables_overlap_(const emitter0_reader *reader, const struct emitter0_header_record *header)
 {
-    const emitter0_table_ *tables[6] = {NULL, &reader->payload, &reader->tensor, &reader->metadata, &reader->dim, &reader->string};
+    const emitter0_table_ *tables[13] = {NULL,
+                                         &reader->payload,
+                                         &reader->tensor,
+                                         &reader->metadata,
+                                         &reader->dim,
+                                         &reader->string,
+                                         &reader->sidecar,
+                                         &reader->module,
+                                         &reader->alternative,
+                                         &reader->condition,
+                                         &reader->imported,
+                                         &reader->function,
+                                         &reader->argument};
     emitter0_table_ directory;
     unsigned i, j;
     directory.offset = header->directory_offset;
     directory.count = header->directory_count;
     directory.record_size = header->directory_record_size;
     tables[0] = &directory;
-    for (i = 0; i < 6; i++)
-        for (j = 0; j < 6; j++) /* both are within the index, so the sums are below 2^33 */
+    for (i = 0; i < 13; i++)
+        for (j = 0; j < 13; j++) /* both are within the index, so the sums are below 2^33 */
             if (i != j && tables[i]->count > 0 && tables[j]->count > 0 && tables[i]->offset <= tables[j]->offset
                 && tables[i]->offset + (uint64_t)tables[i]->count * tables[i]->record_size > tables[j]->offset)
                 return 1;
@@ -1218,6 +2289,9 @@ EMITTER0_FUNCTION_ emitter0_status emitter0_validate(emitter0_reader *reader)
         if (status != EMITTER0_OK)
             return status;
     }
+    status = emitter0_validate_modules_(reader, &next_entry);
+    if (status != EMITTER0_OK)
+        return status;
     return emitter0_refuse_(reader, EMITTER0_OK, "", 0);
 }
 
@@ -1265,6 +2339,10 @@ EMITTER0_FUNCTION_ const char *emitter0_status_string(emitter0_status status)
     case EMITTER0_ENCODED: return "the tensor's bytes are a block format";
     case EMITTER0_LIBRARY_ERROR: return "the library was refused";
     case EMITTER0_SIDECAR: return "the payloads are in another file, its sidecar: open the library instead of its pack";
+    case EMITTER0_NO_ALTERNATIVE: return "no alternative fits here";
+    case EMITTER0_NO_LOADER: return "no loader was given for modules of this kind";
+    case EMITTER0_SCHEMA_VERSION: return "the loader does not know this schema version";
+    case EMITTER0_MODULE_FAILED: return "the loader could not build the module";
     }
     return "unknown status";
 }
@@ -2608,23 +3686,35 @@ EMITTER0_FUNCTION_ void emitter0_library_close(emitter0_library *library)
 #define EMITTER_LIBRARY_ERROR EMITTER0_LIBRARY_ERROR
 #define EMITTER_MALFORMED EMITTER0_MALFORMED
 #define EMITTER_MISALIGNED EMITTER0_MISALIGNED
+#define EMITTER_MODULE_FAILED EMITTER0_MODULE_FAILED
 #define EMITTER_NOT_A_PACK EMITTER0_NOT_A_PACK
 #define EMITTER_NOT_FOUND EMITTER0_NOT_FOUND
+#define EMITTER_NO_ALTERNATIVE EMITTER0_NO_ALTERNATIVE
+#define EMITTER_NO_LOADER EMITTER0_NO_LOADER
 #define EMITTER_OK EMITTER0_OK
 #define EMITTER_SCHEMA EMITTER0_SCHEMA
+#define EMITTER_SCHEMA_VERSION EMITTER0_SCHEMA_VERSION
 #define EMITTER_SIDECAR EMITTER0_SIDECAR
 #define EMITTER_TRUNCATED EMITTER0_TRUNCATED
 #define EMITTER_VERSION EMITTER0_VERSION
+#define emitter_alternative emitter0_alternative
 #define emitter_at emitter0_at
 #define emitter_check emitter0_check
 #define emitter_check_tensor emitter0_check_tensor
 #define emitter_count emitter0_count
 #define emitter_crc32c emitter0_crc32c
+#define emitter_dltensor emitter0_dltensor
+#define emitter_dltensor_of emitter0_dltensor_of
 #define emitter_dtype_code emitter0_dtype_code
 #define emitter_dtype_name emitter0_dtype_name
 #define emitter_entry emitter0_entry
+#define emitter_fact emitter0_fact
 #define emitter_find emitter0_find
 #define emitter_find_length emitter0_find_length
+#define emitter_function emitter0_function
+#define emitter_function_argument emitter0_function_argument
+#define emitter_function_arguments emitter0_function_arguments
+#define emitter_function_find emitter0_function_find
 #define emitter_library emitter0_library
 #define emitter_library_close emitter0_library_close
 #define emitter_library_open emitter0_library_open
@@ -2633,9 +3723,27 @@ EMITTER0_FUNCTION_ void emitter0_library_close(emitter0_library *library)
 #define emitter_metadata_count emitter0_metadata_count
 #define emitter_metadata_find emitter0_metadata_find
 #define emitter_model_version emitter0_model_version
+#define emitter_module emitter0_module
+#define emitter_module_alternative emitter0_module_alternative
+#define emitter_module_at emitter0_module_at
+#define emitter_module_count emitter0_module_count
+#define emitter_module_find emitter0_module_find
+#define emitter_module_function emitter0_module_function
+#define emitter_module_import emitter0_module_import
+#define emitter_module_loader emitter0_module_loader
+#define emitter_module_metadata emitter0_module_metadata
+#define emitter_module_select emitter0_module_select
+#define emitter_module_slot emitter0_module_slot
+#define emitter_module_source emitter0_module_source
+#define emitter_modules emitter0_modules
+#define emitter_modules_build emitter0_modules_build
+#define emitter_modules_build_all emitter0_modules_build_all
+#define emitter_modules_destroy emitter0_modules_destroy
+#define emitter_modules_explain emitter0_modules_explain
 #define emitter_open emitter0_open
 #define emitter_open_expect emitter0_open_expect
 #define emitter_reader emitter0_reader
+#define emitter_source_import emitter0_source_import
 #define emitter_status emitter0_status
 #define emitter_status_string emitter0_status_string
 #define emitter_tensor emitter0_tensor
