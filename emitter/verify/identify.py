@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -79,10 +81,16 @@ def kind_of(reader: Reader) -> tuple[str, str]:
     return identity.format, kind
 
 
+@cache
+def _all_targets() -> tuple[Target, ...]:
+    from emitter.targets import describe_all
+
+    return tuple(describe_all())
+
+
 def guess_target(reader: Reader) -> Target | None:
     """Return the first target whose machine, class and byte order are those of the file, or None."""
     from emitter.inspect.elf import ElfFile
-    from emitter.targets import describe_all
 
     if reader.container:
         return None
@@ -92,7 +100,7 @@ def guess_target(reader: Reader) -> Target | None:
     facts = (reader.ehdr.e_machine, width, reader.byte_order)
     fitting = [
         target
-        for target in describe_all()
+        for target in _all_targets()
         if target.object_format == "elf" and (target.e_machine, target.pointer_width, target.byte_order) == facts
     ]
     # The general platforms first: of those for one machine, the one with the largest pages asks the most.
@@ -102,13 +110,12 @@ def guess_target(reader: Reader) -> Target | None:
 
 def _other_target(reader: Reader) -> Target | None:
     from emitter.errors import EmitterError
-    from emitter.targets import describe_all
 
     try:
         identity = reader.report().identity
     except EmitterError:
         return None
-    for target in describe_all():
+    for target in _all_targets():
         facts = {"macho": target.macho and target.macho.cputype, "coff": target.coff and target.coff.machine}
         if _FAMILIES.get(identity.format) == target.object_format and (
             facts[target.object_format] == identity.machine_code
