@@ -101,7 +101,7 @@ def emit(
     # Every file layout is fixed, and what can be refused has been.
     if max(job.bytes_plan.size for job in jobs) >= _WORTH_A_THREAD:
         with suppress(RuntimeError):  # where no thread can start, the import below takes its time
-            start_new_thread(__import__, ("emitter.check.elf",))  # the kernel copies, and the interpreter is idle
+            start_new_thread(_import_check, (jobs[0],))  # the kernel copies, and the interpreter is idle
 
     artefacts = []
     with ExitStack() as stack:
@@ -151,6 +151,14 @@ def emit(
             file.commit()
             say(f"wrote {file.path}: {file.size} bytes")
     return artefacts
+
+
+def _import_check(job: Job) -> None:
+    """Import what checks an output, before it is wanted."""
+    from emitter.check import check_of
+
+    if job.format != "pack":
+        check_of(job.format, job.resolved.target)
 
 
 def _check_package(package: object) -> None:

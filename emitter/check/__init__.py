@@ -12,14 +12,14 @@ from emitter.check.pack import check_pack
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from emitter.layout import FilePlan
     from emitter.options import Format
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Target
 
-__all__ = ["check"]
+__all__ = ["check", "check_of"]
 
 # The module and the function for a format; each takes (fd, target, plan, pack, symbol).
 _CHECKS: Mapping[tuple[str, Format], tuple[str, str]] = {
@@ -33,6 +33,13 @@ _CHECKS: Mapping[tuple[str, Format], tuple[str, str]] = {
     ("coff", "archive"): ("emitter.check.archive_coff", "check_archive"),
     ("coff", "library"): ("emitter.check.pe", "check_image"),
 }
+
+
+def check_of(format: Format, target: Target) -> Callable[..., None]:  # noqa: A002 - the word of the options
+    """Return the check of a format, which is imported; a bare pack has another."""
+    module, function = _CHECKS[target.object_format, format]
+    found: Callable[..., None] = getattr(import_module(module), function)
+    return found
 
 
 def check(  # noqa: PLR0917 - six facts about one output, in the order in which they arise
@@ -50,8 +57,7 @@ def check(  # noqa: PLR0917 - six facts about one output, in the order in which 
     if format == "pack":
         check_pack(fd, target, plan, pack)
         return
-    module, function = _CHECKS[target.object_format, format]
-    check_format = getattr(import_module(module), function)
+    check_format = check_of(format, target)
     if plan.slices:
         from emitter.check.universal import check_universal
 
