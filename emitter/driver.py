@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
+    from emitter.jobs import Job
     from emitter.options import Format
     from emitter.output import OutputFile
-    from emitter.planner import Job
 
 __all__ = ["Artefact", "emit"]
 

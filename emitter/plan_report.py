@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emitter import targets
 from emitter.errors import LayoutError, UsageError
+from emitter.jobs import check_paths
 from emitter.limits import Limit, limits_of, linkers, sidecar_limit, works_of
 from emitter.modules import owners
 from emitter.options import make_options, symbol_name
@@ -13,10 +14,10 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from emitter.jobs import Job, Outline
     from emitter.limits import Linker
     from emitter.options import Options
     from emitter.package import Package
-    from emitter.planner import Job, Outline
     from emitter.targets import Resolved
     from emitter.targets._base import Target
 
@@ -75,7 +76,7 @@ def forecast(
         except LayoutError as error:
             problem = error
         forecasts.append(_forecast(options, outline, group, job, problem, list(warnings)))
-    planner.check_paths([one.job for one in forecasts if one.job is not None])
+    check_paths([one.job for one in forecasts if one.job is not None])
     return forecasts
 
 

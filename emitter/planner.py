@@ -6,13 +6,14 @@ import os
 
 from emitter.companions import depfile_text
 from emitter.errors import LayoutError, UsageError
+from emitter.jobs import Job, Outline, check_paths, universal
 from emitter.layout import FilePlan
 from emitter.limits import as_hint, beyond, exceeded, proposals, sidecar_exceeded, too_large
 from emitter.modules import owners
 from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.format import SIDECAR_ALIGNMENT
 from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
-from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING
 from emitter.writers import plan_image, plan_linkable
 
 if TYPE_CHECKING:
@@ -22,61 +23,10 @@ if TYPE_CHECKING:
     from emitter.options import Format, Options, Style
     from emitter.pack.plan import PackPlan
     from emitter.package import ByteOrder, Package
-    from emitter.sidecar import Sidecar
     from emitter.targets import Resolved
     from emitter.targets._base import Target
 
-__all__ = ["Job", "Outline", "Planner"]
-
-
-class Outline(NamedTuple):
-    """What an output will hold, before it is laid out as a file.
-
-    `pack` is what the output itself holds, None in another tool's style; with a sidecar that is the index alone.
-    `size` is that of the bytes that must go into the output, without what its format puts around them.
-    """
-
-    path: str
-    format: Format
-    symbol: str | None
-    pack: PackPlan | None
-    sidecar: Sidecar | None
-    size: int
-
-    @property
-    def bytes_pack(self) -> PackPlan | None:
-        """The pack with the payloads, wherever it is."""
-        return self.pack if self.sidecar is None else self.sidecar.pack
-
-
-class Job(NamedTuple):
-    """One output, planned completely.
-
-    `companions` are the paths of the files beside it, by option; `texts` is what they will hold, but for the map, which
-    needs the checksums. `pack` and `plan` are those of the output, `bytes_plan` is that of the file with the payloads.
-    """
-
-    path: str
-    resolved: Resolved
-    format: Format
-    symbol: str | None
-    pack: PackPlan | None
-    plan: FilePlan
-    tensor_symbols: Sequence[TensorSymbol]
-    companions: Mapping[str, str]
-    texts: Mapping[str, str | bytes]
-    sidecar: Sidecar | None = None
-    universal: Sequence[Resolved] = ()  # the targets, where they are several
-
-    @property
-    def target_name(self) -> str:
-        """The name of the target, or those of all in a universal file, in the order given, with a + between them."""
-        return "+".join(one.target.name for one in self.universal or (self.resolved,))
-
-    @property
-    def bytes_plan(self) -> FilePlan:
-        """The plan of the file that holds the payloads: the output itself, or its sidecar."""
-        return self.plan if self.sidecar is None else self.sidecar.plan
+__all__ = ["Planner"]
 
 
 class Planner:
@@ -97,22 +47,9 @@ class Planner:
         self.check_request(output, resolved)
         jobs = [self.plan_one(self.outline(output, one), one) for one in resolved]
         if self.is_universal(output, resolved):
-            jobs = [_universal(jobs)]
-        self.check_paths(jobs)
+            jobs = [universal(jobs)]
+        check_paths(jobs)
         return jobs
-
-    @staticmethod
-    def check_paths(jobs: Sequence[Job]) -> None:
-        """Raise UsageError if two outputs are one file; only a header that says the same for several targets may be."""
-        written: dict[str, tuple[str, str | bytes | None, str]] = {}
-        for job in jobs:
-            beside = () if job.sidecar is None else (("sidecar", job.sidecar.path),)
-            for option, path in (("output", job.path), *beside, *job.companions.items()):
-                this = (option, job.texts.get("header"), job.resolved.typed)
-                other = written.setdefault(os.path.realpath(path), this)
-                if other is not this and not (option == "header" and this[:2] == other[:2]):
-                    found = f"{other[0]} for {other[2]} and {option} for {this[2]}"
-                    raise UsageError("two outputs would be one file", where=path, actual=found)
 
     def check_request(self, output: str, resolved: Sequence[Resolved]) -> None:
         """Raise UsageError for what is wrong with a request as a whole, whatever its sizes."""
@@ -367,22 +304,3 @@ class Planner:
         alignment = self._options.align or DEFAULT_ALIGNMENT
         visibility = self._options.visibility or "default"
         return style_model(target, style, self._package.tensors, alignment=alignment, visibility=visibility)
-
-
-def _universal(jobs: Sequence[Job]) -> Job:
-    """Return one output that holds those of all `jobs`; raise EmitterError where their companions differ, or the size.
-
-    They were planned with the same options, so all that differs between them is their plan.
-    """
-    from emitter.splice.universal import plan_universal
-
-    first = jobs[0]
-    for option, path in first.companions.items():
-        if any(job.companions[option] != path for job in jobs):
-            raise UsageError(
-                f"a universal file has one {option.replace('_', ' ')}",
-                where=path,
-                hint="leave {target} and {triple} out of that path, or put them into -o as well",
-            )
-    plan = plan_universal([(job.resolved.target, job.plan) for job in jobs])
-    return first._replace(plan=plan, universal=[job.resolved for job in jobs])

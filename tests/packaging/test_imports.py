@@ -18,9 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitter.loaders"}
 
 # What everything may import, and what imports nothing above itself.
-FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "model", "modules", "package",
-              "macho", "records", "sections", "targets", "values"}  # fmt: skip
-DRIVERS = {"driver", "plan_report", "planner", "verify"}
+FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho", "model",
+              "modules", "package", "records", "sections", "targets", "values"}  # fmt: skip
+DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
 COMMAND = {"__main__", "cli", "console", "contents", "diff", "extract"}

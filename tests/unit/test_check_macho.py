@@ -23,7 +23,7 @@ from tests.macho_files import MachO, package_of, parse
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emitter.planner import Job
+    from emitter.jobs import Job
 
 PAYLOADS: dict[str, bytes | Path] = {"a": bytes(range(251)) * 20, "b": b"x" * 300, "empty": b"", "z": b"last" * 99}
 ARM, INTEL = "arm64-apple-macos", "x86_64-apple-macos"
