@@ -97,7 +97,7 @@ def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["raw:blob.bin", "-o", "x.so", "-o", "y.so", *TARGET], "-o is given twice"),
         (["=raw:blob.bin", "-o", "x.so", *TARGET], "no name before ="),
         (["raw:blob.bin", "-o", "x.so", "--target", "arm64,riscv64"], "several --target"),
-        (["raw:blob.bin", "-o", "x.so", "--target", "riscv"], "did you mean riscv64-linux-gnu?"),
+        (["raw:blob.bin", "-o", "x.so", "--target", "loongarch"], "did you mean loongarch64-linux-gnu?"),
         (["raw:blob.bin", "-o", "x.so", "--section", ".x", *TARGET], "expected object or archive, found a library"),
         (["raw:blob.bin", "-o", "{triple}.so", *TARGET, "--target", "arm64"], "for arm64"),
         (["@loop.args"], "too deeply"),
