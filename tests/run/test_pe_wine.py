@@ -175,9 +175,9 @@ def test_signed_dll_loads_and_its_signature_holds(model: Model, wine: Wine, tmp_
     )  # fmt: skip
     signed = tmp_path / "signed" / dll.name
     signed.parent.mkdir()
-    sign = ["osslsigncode", "sign", "-h", "sha256", "-certs", certificate, "-key", key, "-in", dll, "-out", signed]
-    subprocess.run(sign, check=True, capture_output=True)
-    verify = ["osslsigncode", "verify", "-CAfile", certificate, "-in", signed]
+    sign = ["osslsigncode", "sign", "-h", "sha256", "-certs", str(certificate), "-key", str(key)]
+    subprocess.run([*sign, "-in", dll, "-out", signed], check=True, capture_output=True)
+    verify = ["osslsigncode", "verify", "-CAfile", str(certificate), "-in", str(signed)]
     done = subprocess.run(verify, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     program = compile_and_link([mingw("x86_64")], tmp_path / "open_dll.exe", "open_dll.c")

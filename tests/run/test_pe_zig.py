@@ -69,6 +69,6 @@ def test_what_zig_links_runs(suffix: str, model: Model, zig: Zig, wine: Wine, tm
 def _link(cpu: str, suffix: str, model: Model, zig: Zig, folder: Path) -> Path:
     output, header = folder / f"{model.name}{suffix}", folder / f"{model.name}.h"
     implib = folder / f"{model.name}.dll.lib"
-    options = ["--implib", implib] if suffix == ".dll" else []
+    options: list[str | Path] = ["--implib", implib] if suffix == ".dll" else []
     emit("--target", f"{cpu}-windows-msvc", model.path, "-o", output, "--header", header, *options)
     return zig(cpu, folder / "program.exe", header, model.name, implib if options else output)
