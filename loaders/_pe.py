@@ -34,6 +34,7 @@ _OPTIONAL_MAGICS = {0x10B: "PE32", 0x20B: "PE32+"}
 _SECTION = "8x6I4xI"
 _SECTION_SIZE = 40
 _IMAGE_SCN_CNT_INITIALIZED_DATA = 0x40
+_IMAGE_SCN_MEM_READ = 0x40000000
 _IMAGE_SCN_MEM_WRITE = 0x80000000
 
 
@@ -97,7 +98,7 @@ class _Coff(Binary):
                 continue
             # The loader refuses an image that lacks a section, and maps what a section has beyond its raw data as zero.
             self.check_range(offset, size, f"section {number}")
-            if not characteristics & _IMAGE_SCN_MEM_WRITE:
+            if characteristics & (_IMAGE_SCN_MEM_READ | _IMAGE_SCN_MEM_WRITE) == _IMAGE_SCN_MEM_READ:
                 used = min(size, virtual_size) if in_image and virtual_size else size
                 yield from self.packs_of_section(offset, used, f"section {number}")
 
