@@ -30,7 +30,7 @@ def package() -> Package:
     return package
 
 
-@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack"])
+@pytest.mark.parametrize("suffix", [".so", ".o", ".a", ".pack", ".dll", ".obj", ".lib"])
 def test_the_bytes_do_not_depend_on_the_surroundings(suffix: str, tmp_path: Path) -> None:
     outputs = []
     here = {"umask": "022", "LC_ALL": "C", "PYTHONHASHSEED": "1", "TZ": "UTC"}
@@ -41,7 +41,8 @@ def test_the_bytes_do_not_depend_on_the_surroundings(suffix: str, tmp_path: Path
         (directory / "blob.bin").write_bytes(bytes(range(256)) * 20)
         np.savez(directory / "a.npz", x=np.arange(10), y=np.ones((2, 3)))
         umask = surroundings.pop("umask")
-        command = [sys.executable, "-m", "emitter", "--target", TARGET, "raw:blob.bin", "a.npz", "-o", f"libx{suffix}"]
+        target = "x86_64-windows-msvc" if suffix in {".dll", ".obj", ".lib"} else TARGET
+        command = [sys.executable, "-m", "emitter", "--target", target, "raw:blob.bin", "a.npz", "-o", f"libx{suffix}"]
         subprocess.run(
             ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *command],
             cwd=directory,
