@@ -2118,6 +2118,7 @@ static inline emitter0_status emitter0_validate_functions_(emitter0_reader *read
     uint32_t i, j;
     previous.name = NULL;
     previous.name_length = 0;
+    function.argument_first = function.argument_count = 0; /* GCC 12 does not see that they are written before they are read */
     for (i = 0; i < module->function_count; i++) {
         uint32_t index = module->function_first + i;
         const char *fault = emitter0_function_fault_(reader, module->index, index, &function);
