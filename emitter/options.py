@@ -51,8 +51,9 @@ class Options(NamedTuple):
     """What may be asked for beside inputs, targets and output. The options of the command have the same names.
 
     `align` is the default alignment of each payload in bytes. `header`, `depfile`, `map`, `linker_script` and `implib`
-    are paths of companions of the output, and may hold the placeholders that the output may hold. None takes the
-    default that the command's help and docs/python.md state, where it is also said which outputs an option is for.
+    are paths of companions of the output, and may hold the placeholders that the output may hold, as may the file name
+    `sidecar_name`. None takes the default that the command's help and docs/python.md state, where it is also said which
+    outputs an option is for.
     """
 
     emit: Format | None = None

@@ -111,7 +111,8 @@ class Planner:
         from emitter.pack.plan import plan_index
         from emitter.sidecar import plan_sidecar
 
-        name = sidecar_name(path, options.sidecar_name)
+        chosen = options.sidecar_name
+        name = sidecar_name(path, None if chosen is None else expand(chosen, resolved, self._lib_name()))
         index = plan_index(
             self._package,
             target.byte_order,

@@ -373,6 +373,23 @@ def test_placeholders_give_each_target_its_own(tmp_path: Path) -> None:
             assert opened["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(UsageError, match="two outputs would be one file"):
         emit(package(), tmp_path / "libm-{target}.so", target=targets, sidecar=True, sidecar_name="one.pack")
+    artefacts = emit(
+        package(), tmp_path / "libm-{target}.so", target=targets, sidecar=True, sidecar_name="w-{triple}.bin"
+    )
+    assert artefacts[1].sidecar == str(tmp_path / "w-s390x-unknown-linux-gnu.bin")
+
+
+def test_the_slices_of_a_universal_library_share_one(tmp_path: Path) -> None:
+    targets = ["arm64-apple-macos", "x86_64-apple-macos"]
+    (artefact,) = emit(package(), tmp_path / "libm.dylib", target=targets, sidecar=True, pin=True)
+    assert artefact.sidecar == str(tmp_path / "libm.pack")
+    data = (tmp_path / "libm.dylib").read_bytes()
+    indices = [at for at in range(len(data)) if data.startswith(fmt.MAGIC, at)]
+    assert len(indices) == 2
+    for at in indices:
+        assert record(data[at : at + 4096])[0] == "libm.pack"
+    with load(tmp_path / "libm.dylib") as opened:
+        opened.check()
 
 
 def test_a_failure_leaves_both_old_files(tmp_path: Path) -> None:
