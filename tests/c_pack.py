@@ -32,6 +32,8 @@ class Reader(ctypes.Structure):
         ("metadata_count", ctypes.c_uint32),
         ("payload", Table), ("tensor", Table), ("metadata", Table), ("dim", Table), ("string", Table),
         ("sidecar", Table),
+        ("module", Table), ("alternative", Table), ("condition", Table), ("imported", Table), ("function", Table),
+        ("argument", Table),
     ]  # fmt: skip
 
 
