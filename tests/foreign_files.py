@@ -60,16 +60,19 @@ def run_tool(name: str, *arguments: str, cwd: str | None = None, environment: di
 
 def compile_c(folder: str, triple: str, source: str, name: str, *flags: str) -> str:
     """Compile C (or assembly, for a name that ends in `.s.o`) with clang for a target; return the object's path."""
-    path = os.path.join(folder, name)
-    text = f"{path}.{'s' if name.endswith('.s.o') else 'c'}"
-    with open(text, "w", encoding="utf-8") as file:
+    text = f"{name}.{'s' if name.endswith('.s.o') else 'c'}"
+    with open(os.path.join(folder, text), "w", encoding="utf-8") as file:
         file.write(source)
-    run_tool("clang", f"--target={triple}", "-w", "-c", text, "-o", path, *flags)
-    return path
+    # Within the folder: without -g the object says nothing of where it was made.
+    run_tool("clang", f"--target={triple}", "-w", "-c", text, "-o", name, *flags, cwd=folder)
+    return os.path.join(folder, name)
 
 
-def dylib(folder: str, arch: str = "arm64", *, reexport: bool = True) -> str:
-    """Link a dylib with ld64.lld, that needs others: one plainly, one weakly, and one that it re-exports."""
+def dylib(folder: str, arch: str = "arm64", *, reexport: bool = True, debug: bool = True) -> str:
+    """Link a dylib with ld64.lld, that needs others: one plainly, one weakly, and one that it re-exports.
+
+    With `debug` its symbol table has entries for debuggers, which name files.
+    """
     triple = f"{arch}-apple-macos11"
     link = ["-dylib", "-arch", arch, "-platform_version", "macos", "11.0", "12.3"]
     paths = []
@@ -81,7 +84,7 @@ def dylib(folder: str, arch: str = "arm64", *, reexport: bool = True) -> str:
         paths.append(os.path.join(folder, f"libinner{number}.dylib"))
         install_name = f"@rpath/libinner{number}.dylib"
         run_tool("ld64.lld", *link, "-install_name", install_name, source, "-o", paths[-1])
-    source = compile_c(folder, triple, MACHO_SOURCE, "outer.o", "-g")
+    source = compile_c(folder, triple, MACHO_SOURCE, "outer.o", *(["-g"] if debug else []))
     path = os.path.join(folder, "libouter.dylib")
     last = ["-reexport_library", paths[2]] if reexport else []
     run_tool(
@@ -99,7 +102,7 @@ def universal(folder: str, paths: list[str], name: str = "universal") -> str:
     return path
 
 
-def pe_dll(folder: str, *flags: str, name: str = "outer.dll") -> str:
+def pe_dll(folder: str, *flags: str) -> str:
     """Link a DLL with lld-link: imports, delayed imports, a forwarder, TLS, load configuration, relocations, a PDB."""
     triple = "x86_64-windows-msvc"
     source = compile_c(folder, triple, PE_SOURCE, "outer.obj", "-g", "-gcodeview")
@@ -110,7 +113,7 @@ def pe_dll(folder: str, *flags: str, name: str = "outer.dll") -> str:
             file.write(f"LIBRARY {library}.dll\nEXPORTS\n{symbol}\n")
         libraries.append(os.path.join(folder, f"{library}.lib"))
         run_tool("llvm-dlltool", "-m", "i386:x86-64", "-d", definition, "-l", libraries[-1])
-    path = os.path.join(folder, name)
+    path = os.path.join(folder, "outer.dll")
     run_tool(
         "lld-link", "/dll", "/noentry", "/nodefaultlib", f"/out:{path}", source, *libraries, "/delayload:later.dll",
         "/debug", f"/pdb:{path}.pdb", "/export:forward=other.name", *flags,

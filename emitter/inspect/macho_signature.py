@@ -180,9 +180,10 @@ def _directory(view: View, slot: int, at: int, size: int) -> CodeDirectory:
         (limit64,) = view.unpack(">Q", at + 56, what)
     if version >= _EXEC_SEG:
         seg_base, seg_limit, seg_flags = view.unpack(">3Q", at + 64, what)
-    expected = _HASHES.get(hash_type, ("", 0))[1]
-    if hash_size != expected:
-        raise _error(view, f"hashSize of hashType {hash_type}", expected or "a known hashType", hash_size)
+    if hash_type not in _HASHES:
+        raise _error(view, f"hashType of {what}", ", ".join(map(str, _HASHES)), hash_type)
+    if hash_size != _HASHES[hash_type][1]:
+        raise _error(view, f"hashSize of hashType {hash_type}", _HASHES[hash_type][1], hash_size)
     if page_size > _MAX_PAGE_SHIFT:
         raise _error(view, f"pageSize of {what}", f"at most {_MAX_PAGE_SHIFT}", page_size)
     if special * hash_size > hash_offset or hash_offset + slots * hash_size > length:

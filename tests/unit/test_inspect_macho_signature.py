@@ -167,7 +167,9 @@ BROKEN = (
     (40, 1 << 30, "the identifier is not in the string table"),
     (44, 1 << 30, "hashes of the CodeDirectory"),
     (48, 1 << 30, "hashes of the CodeDirectory"),
-    (56, 0x20090000, "hashSize of hashType 9"),
+    (56, 0x20090000, "hashType of the CodeDirectory"),
+    (56, 0x00000000, "hashType of the CodeDirectory"),
+    (56, 0x14020000, "hashSize of hashType 2"),
     (56, 0x20020020, "pageSize of the CodeDirectory"),
 )
 

@@ -1,7 +1,7 @@
 """Thousands of mutated Mach-O, PE and COFF files and archives: a report or one of our errors, at a bounded price.
 
-`EMITTER_MUTATIONS` in the environment is the number of cases of each file; a case is named by its seed, so that what a
-message names can be tried again alone.
+`EMITTER_MUTATIONS` in the environment is the number of cases of each file; a case is named by its seed, and the
+files are the same each time (but for the GUID of a PDB), so that what a message names can be tried again alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _macho_object(folder: str) -> str:
 
 
 def _coff_object(folder: str) -> str:
-    return compile_c(folder, "x86_64-windows-msvc", PE_SOURCE, "x.obj", "-g", "-gcodeview")
+    return compile_c(folder, "x86_64-windows-msvc", PE_SOURCE, "x.obj")
 
 
 def _universal(folder: str) -> str:
@@ -79,10 +79,10 @@ def _import_library(folder: str) -> str:
 
 
 MAKERS: dict[str, Callable[[str], str]] = {
-    "dylib": dylib,
+    "dylib": lambda folder: dylib(folder, debug=False),
     "macho object": _macho_object,
     "universal": _universal,
-    "dll": lambda folder: pe_dll(folder, "/Brepro"),
+    "dll": lambda folder: pe_dll(folder, "/Brepro", "/pdbaltpath:outer.pdb"),
     "coff object": _coff_object,
     "import library": _import_library,
     "gnu archive": _archive("gnu", "x86_64-linux-gnu"),
