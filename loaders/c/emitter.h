@@ -2118,14 +2118,14 @@ static inline emitter0_status emitter0_validate_functions_(emitter0_reader *read
     uint32_t i, j;
     previous.name = NULL;
     previous.name_length = 0;
-    function.argument_first = function.argument_count = 0; /* GCC 12 does not see that they are written before they are read */
     for (i = 0; i < module->function_count; i++) {
         uint32_t index = module->function_first + i;
         const char *fault = emitter0_function_fault_(reader, module->index, index, &function);
-        if (fault == NULL
-            && (emitter0_holds_nul_(function.name, function.name_length)
-                || (i > 0 && emitter0_compare_(previous.name, previous.name_length, function.name, function.name_length) >= 0)
-                || emitter0_function_is_taken_(reader, &function)))
+        if (fault != NULL)
+            return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
+        if (emitter0_holds_nul_(function.name, function.name_length)
+            || (i > 0 && emitter0_compare_(previous.name, previous.name_length, function.name, function.name_length) >= 0)
+            || emitter0_function_is_taken_(reader, &function))
             fault = "function.name_offset";
         if (fault == NULL && !emitter0_follows_(function.argument_first, function.argument_count, next))
             fault = "function.argument_first";
