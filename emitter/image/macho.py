@@ -51,7 +51,14 @@ _MAX_NAME = 4096  # bytes of the install name; PATH_MAX is 1024
 # What dyld assumes of a file that names no library at all; from the SDK of 2025 on it refuses such a file.
 _LIB_SYSTEM = (b"/usr/lib/libSystem.B.dylib", "1351.0.0", "1.0.0")
 
-_FLAGS = macho.MH_NOUNDEFS | macho.MH_DYLDLINK | macho.MH_TWOLEVEL | macho.MH_NO_REEXPORTED_DYLIBS
+# Data call nothing, so nothing that app extensions must not call.
+_FLAGS = (
+    macho.MH_NOUNDEFS
+    | macho.MH_DYLDLINK
+    | macho.MH_TWOLEVEL
+    | macho.MH_NO_REEXPORTED_DYLIBS
+    | macho.MH_APP_EXTENSION_SAFE
+)
 _SIZE_WORD = 8
 
 

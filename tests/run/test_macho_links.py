@@ -120,6 +120,12 @@ def test_the_program_binds_to_the_library(target: str, program: str, flags: tupl
 
 
 @every_cpu
+def test_app_extensions_may_use_the_library(target: str, tmp_path: Path) -> None:
+    """Linkers warn of libraries that may call what extensions must not."""
+    linked(tmp_path, target, "pack", "-application_extension", file="libmodel.dylib")
+
+
+@every_cpu
 def test_hidden_symbols_do_not_leave_a_library(target: str, tmp_path: Path) -> None:
     """A user's own library that links the object does not export the weights; with --visibility default it does."""
     for visibility, exported in (("hidden", False), ("default", True)):

@@ -69,7 +69,8 @@ def _range(file: MachO) -> tuple[int, int]:
 @every_target
 def test_segments_are_what_dyld_demands(name: str, tmp_path: Path) -> None:
     file = written(tmp_path, name)
-    assert file.header[3] == 6 and file.header[6] == 0x100085  # MH_DYLIB; NOUNDEFS, DYLDLINK, TWOLEVEL, NO_REEXPORTED
+    # MH_DYLIB; NOUNDEFS, DYLDLINK, TWOLEVEL, NO_REEXPORTED_DYLIBS, APP_EXTENSION_SAFE
+    assert file.header[3] == 6 and file.header[6] == 0x2100085
     rows = [(row[0], row[5], row[6]) for row in file.segments]
     assert rows == [("__TEXT", 5, 5), ("__EMITTER", 1, 1), ("__LINKEDIT", 1, 1)]
     end = 0
