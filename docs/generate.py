@@ -31,6 +31,7 @@ HEADER = os.path.join(ROOT, "loaders", "c", "emitter.h")
 FORMAT = os.path.join(ROOT, "docs", "pack-format.md")
 LARGE_DATA = os.path.join(ROOT, "docs", "large-data.md")
 README = os.path.join(ROOT, "README.md")
+VERIFY = os.path.join(ROOT, "docs", "verify.md")
 TARGETS = os.path.join(ROOT, "docs", "targets.md")
 
 _C_TYPE = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "i64": "int64_t"}
@@ -200,6 +201,36 @@ def md_links() -> str:
     return "\n".join(lines)
 
 
+def md_rules() -> str:
+    """Return the table of the rules of emitter verify."""
+    import emitter.verify.rules  # noqa: F401 - it fills the table
+    from emitter.verify.model import RULES
+
+    lines = ["| rule | severity | what it finds |", "|---|---|---|"]
+    lines += [f"| `{rule.id}` | {rule.severity} | {rule.title} |" for rule in RULES.values()]
+    return "\n".join(lines)
+
+
+def md_keys() -> str:
+    """Return the table of the keys of profiles."""
+    from emitter.verify.profile import KEYS
+
+    kinds = {str: "text", list: "list", int: "number", dict: "table", bool: "true or false"}
+    lines = ["| key | value | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {kinds[key.type]} | {key.meaning} |" for name, key in KEYS.items()]
+    return "\n".join(lines)
+
+
+def md_profiles() -> str:
+    """Return the table of the profiles that are shipped."""
+    import emitter.verify.rules  # noqa: F401 - profiles name rules
+    from emitter.verify.profile import load_profile, shipped
+
+    lines = ["| profile | |", "|---|---|"]
+    lines += [f"| `{name}` | {load_profile(name).get('description')} |" for name in shipped()]
+    return "\n".join(lines)
+
+
 def md_targets() -> str:
     """Return the table of targets."""
     lines = ["| target | | files | tier |", "|---|---|---|---:|"]
@@ -280,6 +311,11 @@ def main() -> int:
         },
         LARGE_DATA: {"limits": lambda _: md_limits(), "links": lambda _: md_links()},
         README: {"targets": lambda _: md_targets()},
+        VERIFY: {
+            "rules": lambda _: md_rules(),
+            "keys": lambda _: md_keys(),
+            "profiles": lambda _: md_profiles(),
+        },
         TARGETS: {"proofs": lambda _: md_proofs(), "names": lambda _: md_names()},
     }
     stale = 0

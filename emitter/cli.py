@@ -33,10 +33,10 @@ raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input th
 before the names of an input that holds several.
 An argument @FILE is replaced by the lines of FILE, one argument a line.
 
-other commands: emitter plan, inspect, extract, diff, targets, header; each has --help. A file that is called
-like a command is written ./targets.
+other commands: emitter plan, inspect, verify, rules, extract, diff, targets, header; each has --help. A file that
+is called like a command is written ./targets.
 
-exit status: 0 done, 1 findings (diff), 2 error or misuse, 130 interrupted
+exit status: 0 done, 1 findings (verify, diff), 2 error or misuse, 130 interrupted
 
 example: emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.so
 """

@@ -66,7 +66,7 @@ def run_blocks(document: str, folder: Path) -> int:
 
 @pytest.mark.parametrize(
     ("document", "least"),
-    [("guide.md", 35), ("inspect.md", 11), ("manifest.md", 3), ("python.md", 8), ("symbols.md", 6)],
+    [("guide.md", 35), ("inspect.md", 11), ("manifest.md", 3), ("python.md", 8), ("symbols.md", 6), ("verify.md", 9)],
 )
 def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
     require(*TOOLS)
@@ -181,6 +181,21 @@ DOCUMENTS = {
     "tensors": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json --tensors --stats --hex a.so"],
     "targets": ["emitter targets --json", "emitter targets --json aarch64-linux-android31"],
     "header": ["emitter header --json -o emitter.h"],
+    "verify": [
+        (
+            "for name in a b c; do emitter a.npy -o $name.so --target arm64; done\n"
+            'echo \'[[waiver]]\nrule = "elf-machine"\npath = "a.so"\nreason = "known"\' > emitter-verify.toml\n'
+            "emitter verify --target amd64 b.so --baseline b.json --write-baseline > out\n"
+            "emitter verify --target amd64 a.so b.so c.so nobody.so --baseline b.json --json || test $? = 2"
+        ),
+    ],
+    "rules": ["emitter rules --json"],
+    "baseline": [
+        (
+            "emitter a.npy -o a.so --target arm64\n"
+            "emitter verify --target amd64 a.so --baseline b.json --write-baseline > out; cat b.json"
+        ),
+    ],
     "error": ["emitter --json nobody.npy -o a.o || test $? = 2"],
 }
 
