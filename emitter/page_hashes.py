@@ -31,11 +31,7 @@ class PageHasher:
         self.fd = fd
         self.tables = tables
         self.digest: Callable[[bytes], bytes] = sha256
-        if sum(table.size for table in tables) >= _WORTH_OPENSSL:
-            from hashlib import sha256 as openssl
-
-            self.digest = lambda data: openssl(data, usedforsecurity=False).digest()
-        self.zero = self.digest(_ZERO_PAGE)
+        self.zero = b""  # the hash of a zero page, when it has been taken
         self.done: list[tuple[int, int, int]] = []  # (number of the table, first page, page behind the last)
 
     def data(self, start: int, data: bytes) -> None:
@@ -47,6 +43,7 @@ class PageHasher:
 
     def hole(self, start: int, end: int) -> None:
         """Take in zeros that are final."""
+        self._start()
         step = WINDOW // HASH_SIZE
         for number, first, last in self._whole_pages(start, end):
             for page in range(first, last, step):
@@ -77,7 +74,17 @@ class PageHasher:
         pwrite(self.fd, digests, self.tables[number].table + page * HASH_SIZE)
         self.done.append((number, page, page + len(digests) // HASH_SIZE))
 
+    def _start(self) -> None:
+        """Choose the implementation when it is first wanted: loading it then costs no time, while the kernel copies."""
+        if not self.zero:
+            if sum(table.size for table in self.tables) >= _WORTH_OPENSSL:
+                from hashlib import sha256 as openssl
+
+                self.digest = lambda data: openssl(data, usedforsecurity=False).digest()
+            self.zero = self.digest(_ZERO_PAGE)
+
     def _hash(self, data: bytes, start: int, end: int) -> bytes:
+        self._start()
         # One page at a time: to cut all of them first takes half as long again.
         zero, digest = self.zero, self.digest
         return b"".join([
