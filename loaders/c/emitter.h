@@ -1879,13 +1879,18 @@ static inline void emitter0_append_words_(emitter0_text_ *out, const char *text)
 
 static inline void emitter0_append_number_(emitter0_text_ *out, uint32_t number)
 {
-    char digits[10];
-    unsigned count = 0;
-    do {
-        digits[sizeof digits - ++count] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    emitter0_append_(out, digits + sizeof digits - count, count);
+    static const uint32_t tens[10] = {1000000000u, 100000000u, 10000000u, 1000000u, 100000u, 10000u, 1000u, 100u, 10u, 1u};
+    unsigned i, begun = 0;
+    for (i = 0; i < 10; i++) { /* some CPUs divide in a library */
+        char digit = '0';
+        while (number >= tens[i]) {
+            number -= tens[i];
+            digit++;
+        }
+        begun |= digit != '0' || i == 9;
+        if (begun)
+            emitter0_append_(out, &digit, 1);
+    }
 }
 
 static inline void emitter0_append_rejection_(const emitter0_modules *modules, const emitter0_alternative *alternative, emitter0_text_ *out)
@@ -2046,10 +2051,9 @@ static inline int emitter0_is_zero_(const unsigned char *bytes, unsigned size)
 
 static inline emitter0_status emitter0_validate_conditions_(emitter0_reader *reader, const emitter0_alternative *alternative)
 {
-    emitter0_condition_ condition, previous;
-    uint32_t i;
-    previous.key = NULL;
-    previous.key_length = 0;
+    emitter0_condition_ condition;
+    const char *previous = NULL;
+    uint32_t i, previous_length = 0;
     for (i = 0; i < alternative->condition_count; i++) {
         uint32_t index = alternative->condition_first + i;
         const struct emitter0_condition_record *record = emitter0_condition_record_(reader, index);
@@ -2057,7 +2061,7 @@ static inline emitter0_status emitter0_validate_conditions_(emitter0_reader *rea
         if (fault == NULL
             && (emitter0_holds_nul_(condition.key, condition.key_length) || emitter0_holds_nul_(condition.value, condition.value_length)))
             fault = "condition.key_length";
-        if (fault == NULL && i > 0 && emitter0_compare_(previous.key, previous.key_length, condition.key, condition.key_length) >= 0)
+        if (fault == NULL && i > 0 && emitter0_compare_(previous, previous_length, condition.key, condition.key_length) >= 0)
             fault = "condition.key_offset";
         if (fault == NULL && record->comparison != 3 && (record->upper_offset != 0 || record->upper_length != 0))
             fault = "condition.upper_offset";
@@ -2065,7 +2069,8 @@ static inline emitter0_status emitter0_validate_conditions_(emitter0_reader *rea
             fault = "condition.reserved";
         if (fault != NULL)
             return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
-        previous = condition;
+        previous = condition.key;
+        previous_length = condition.key_length;
     }
     return EMITTER0_OK;
 }
@@ -2114,17 +2119,16 @@ static inline int emitter0_function_is_taken_(const emitter0_reader *reader, con
 
 static inline emitter0_status emitter0_validate_functions_(emitter0_reader *reader, const emitter0_module *module, uint32_t *next)
 {
-    emitter0_function function, previous;
-    uint32_t i, j;
-    previous.name = NULL;
-    previous.name_length = 0;
+    emitter0_function function;
+    const char *previous = NULL;
+    uint32_t i, j, previous_length = 0;
     for (i = 0; i < module->function_count; i++) {
         uint32_t index = module->function_first + i;
         const char *fault = emitter0_function_fault_(reader, module->index, index, &function);
         if (fault != NULL)
             return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
         if (emitter0_holds_nul_(function.name, function.name_length)
-            || (i > 0 && emitter0_compare_(previous.name, previous.name_length, function.name, function.name_length) >= 0)
+            || (i > 0 && emitter0_compare_(previous, previous_length, function.name, function.name_length) >= 0)
             || emitter0_function_is_taken_(reader, &function))
             fault = "function.name_offset";
         if (fault == NULL && !emitter0_follows_(function.argument_first, function.argument_count, next))
@@ -2138,7 +2142,8 @@ static inline emitter0_status emitter0_validate_functions_(emitter0_reader *read
         }
         if (fault != NULL)
             return emitter0_refuse_(reader, EMITTER0_MALFORMED, fault, index);
-        previous = function;
+        previous = function.name;
+        previous_length = function.name_length;
     }
     return EMITTER0_OK;
 }

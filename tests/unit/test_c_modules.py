@@ -70,7 +70,7 @@ def test_modules_are_what_the_python_loader_says(tmp_path: Path, program: str) -
         "build tables: raw 1",
         "build root: library 1 <- engine <- device <- tables",
         *(f"destroy {name}" for name in ("root", "tables", "device", "engine", "graph")),
-    ] or lines[len(expected) :][2:4] == ["build engine: tensorrt 1 <- graph", "build tables: raw 1"]
+    ]
 
 
 def test_a_pack_without_modules_has_none(tmp_path: Path, program: str) -> None:
