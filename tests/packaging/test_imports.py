@@ -28,6 +28,7 @@ COMMAND = {"__main__", "cli", "console", "contents", "diff", "extract"}
 # The conveniences of the public API, which would otherwise need a class of their own, imported where they are called.
 UPWARD = {
     ("package", "inputs"),
+    ("package", "manifest"),
     ("targets", "llvm"),  # the stub of a target that is not shipped
 }
 
