@@ -22,7 +22,7 @@ from emitter.integrity import check_unwritten, check_written
 from emitter.layout import BUILD_ID_SIZE, align_up
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.records import TYPE_CHECKING
-from emitter.transforms import inflate, swap, transpose
+from emitter.transforms import inflate, segments_of_units, swap, transpose, whole_units
 from emitter.writing import FULL, GAP, Reserve, Writer, output_error, pwrite, read_back
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Transfer:
             self._transpose(reader, copy, run)
         elif extent.inflate:
             position = copy.offset
-            for data in _units(_inflated(reader, copy), copy.swap_unit):
+            for data in whole_units(_inflated(reader, copy), copy.swap_unit):
                 self._put(run, position, swap(data, copy.swap_unit))
                 position += len(data)
         else:
@@ -219,7 +219,7 @@ class _Transfer:
         kernel = reader.kernel_copy and unit == 1 and not shift % PAGE and large
         behind = self._second_thread() if large else None
         sums = self._sums(run, behind, kernel)
-        for low, high, data in _on_units(reader.segments(start, end), start, unit):
+        for low, high, data in segments_of_units(reader.segments(start, end), start, unit):
             if not data:
                 self._advance(high - low)
                 sums.hole(low + shift, high + shift)
@@ -371,34 +371,6 @@ def _inflated(reader: Reader, copy: Copy) -> Iterator[bytes]:
         if skip < len(data):
             yield data[skip:]
         skip = max(skip - len(data), 0)
-
-
-def _units(blocks: Iterator[bytes], unit: int) -> Iterator[bytes]:
-    """Yield the same bytes in blocks of whole units."""
-    rest = b""
-    for block in blocks:
-        data = rest + block if rest else block
-        whole = len(data) - len(data) % unit
-        rest = data[whole:]
-        if whole:
-            yield data[:whole]
-    if rest:
-        yield rest
-
-
-def _on_units(segments: Iterator[tuple[int, int, bool]], start: int, unit: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield the segments with their ends moved so that no unit is cut; a unit that is partly a hole counts as data."""
-    if unit == 1:
-        yield from segments
-        return
-    done = start
-    for low, high, data in segments:
-        # Data reach up to the end of their last unit, holes down to the beginning of theirs.
-        offset = high - start
-        stop = start + (offset + unit - 1) // unit * unit if data else start + offset // unit * unit
-        if stop > max(done, low):
-            yield done, stop, data
-            done = stop
 
 
 def _disagreement(copy: Copy, stored: int) -> InputError:

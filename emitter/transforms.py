@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]  # (offset, length) -> exactly that many bytes
     Write = Callable[[int, memoryview], None]  # (offset, bytes)
 
-__all__ = ["inflate", "swap", "transpose"]
+__all__ = ["inflate", "segments_of_units", "swap", "transpose", "whole_units"]
 
 TILE = 4 << 20  # bytes of a tile of a transposition; about three times as much is in use at once
 _SWAP_CODE = {2: "H", 4: "I", 8: "Q"}
@@ -164,3 +164,33 @@ def _runs(
     outer = [axis for axis in order if axis not in order[:count]][::-1]
     for index in product(*(range(0, size[axis] * strides[axis], strides[axis]) for axis in outer)):
         yield start + sum(index), length
+
+
+def whole_units(blocks: Iterator[bytes], unit: int) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of whole units."""
+    rest = b""
+    for block in blocks:
+        data = rest + block if rest else block
+        whole = len(data) - len(data) % unit
+        rest = data[whole:]
+        if whole:
+            yield data[:whole]
+    if rest:
+        yield rest
+
+
+def segments_of_units(
+    segments: Iterator[tuple[int, int, bool]], start: int, unit: int
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield the segments with their ends moved so that no unit is cut; a unit that is partly a hole counts as data."""
+    if unit == 1:
+        yield from segments
+        return
+    done = start
+    for low, high, data in segments:
+        # Data reach up to the end of their last unit, holes down to the beginning of theirs.
+        offset = high - start
+        stop = start + (offset + unit - 1) // unit * unit if data else start + offset // unit * unit
+        if stop > max(done, low):
+            yield done, stop, data
+            done = stop
