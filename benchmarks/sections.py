@@ -231,7 +231,11 @@ def windows(bench: Bench) -> Section:
             for suffix in suffixes
             for origin, argument in (("safetensors", source), ("raw", f"w=raw:{raw}"))
         ]
-        section.rows += compare(mine, bench.cp(raw), bench.rounds)
+        # Those of Linux beside them: what differs is the format.
+        others = [
+            bench.emit(f"emitter .{suffix}, {title} from raw", f"w=raw:{raw}", f"l.{suffix}") for suffix in ("so", "o")
+        ]
+        section.rows += compare([*mine, *others], bench.cp(raw), bench.rounds)
         for command in mine:
             row = section.row(command.name)
             if title == "1 GiB":
