@@ -264,6 +264,7 @@ JUDGES: tuple[tuple[str, str], ...] = (
     ("mold", "mold"),
     ("ld", "binutils"),
     ("eu-elflint", "elfutils"),
+    ("scanelf", "pax-utils"),
     ("patchelf", "patchelf"),
     ("file", "file"),
     ("make", "make"),

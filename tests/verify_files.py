@@ -150,7 +150,8 @@ class Files:
         key = f"{target}-{options}{suffix}"
         if key not in self._made:
             path = self.folder / f"m{suffix}"
-            emit(tensors(), path, target=target, **({} if suffix == ".pack" else {"name": "m"}), **options)
+            named: dict[str, Any] = {} if suffix == ".pack" else {"name": "m"}
+            emit(tensors(), path, target=target, **named, **options)
             self._made[key] = path.read_bytes()
         return self._made[key]
 
@@ -385,7 +386,7 @@ def lost_export(data: bytes) -> bytes:
     rows = [struct.unpack_from("<4I", data, header + 24 + optional + 40 * n + 8) for n in range(sections)]
 
     def offset(rva: int) -> int:
-        return next(raw + rva - va for size, va, _, raw in rows if va <= rva < va + size)
+        return int(next(raw + rva - va for size, va, _, raw in rows if va <= rva < va + size))
 
     (functions,) = struct.unpack_from("<I", data, offset(directory) + 28)
     return put(data, offset(functions), "I", 0x7FFFF000)
@@ -451,6 +452,12 @@ def copying(files: Files, options: str) -> bytes:
 ROWS: list[Row] = [
     # structure
     Row("file-malformed", patched(X86, lambda data: data[:-100]), emitted(X86)),
+    Row(
+        "file-parsers-disagree",
+        lib(lambda data: phdr(data, "PT_DYNAMIC", 0, p_filesz=32)),
+        lib(),
+        {"profile": "second-parser = true\n"},
+    ),
     Row("file-no-artefact", lambda _: ("dir/liby.so", b"hello"), lambda files: ("dir/x.so", files.lib())),
     Row("file-size", lib(), lib(), {"max_size": 1 << 30}, {"max_size": 1000}),
     Row("elf-segment-in-file", lib(lambda data: phdr(data, "PT_LOAD", 1, p_filesz=1 << 20, p_memsz=1 << 20)), lib()),

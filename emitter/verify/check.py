@@ -57,6 +57,7 @@ class Check:
         containers: Sequence[Container] = (),
         sources: Sources | None = None,
         members: Sequence[MemberFacts] = (),
+        second_parser: bool = False,
     ) -> None:
         self.path = path
         self.member = member
@@ -73,6 +74,7 @@ class Check:
         self.containers = containers
         self.sources = sources
         self.members = members
+        self.second_parser = second_parser
         self._facts: dict[str, object] = {}
 
     def knows(self, need: str) -> bool:
@@ -89,6 +91,8 @@ class Check:
             return bool(self.report.packs)
         if need == "container":
             return bool(self.containers)
+        if need == "second-parser" and self.second_parser:
+            return True
         if need == "against":
             return self.sources is not None
         return self.profile.get(need) not in (None, False)

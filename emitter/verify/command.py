@@ -36,6 +36,7 @@ def verify_options(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=tuple(FORMATS), help="of the report (default: text)")
     add("--fail-on", choices=FAIL_ON, help="lowest severity that makes the exit status 1 (default: error)")
     add("--rule", action="append", default=[], metavar="ID=S", help="severity of a rule: off, info, warning, error")
+    add("--second-parser", action="store_true", help="compare with what pyelftools and lief read (slow)")
     add("--baseline", metavar="FILE", help="findings that are known and do not count")
     add("--write-baseline", action="store_true", help="write all findings to the baseline's file, and succeed")
     add("--config", metavar="FILE", help="configuration (default: emitter-verify.toml or pyproject.toml upwards)")
@@ -66,6 +67,7 @@ def run_verify(options: argparse.Namespace, write: Callable[[str], None]) -> int
             config=options.config,
             baseline=None if options.write_baseline else options.baseline,
             severities=_severities(options.rule),
+            second_parser=options.second_parser,
         ),
     )
     if options.fail_on:

@@ -122,38 +122,25 @@ def items_of_container(
     if len(item.containers) == MAX_NESTED:
         raise FormatError("containers are nested too deeply", where=view.where, expected=f"at most {MAX_NESTED}")
     reader = _READERS.get(kind, _tar_compressed)
-    import zlib
-
     try:
         yield from reader(kind, item, view, budget, wanted)
     except EmitterError:
         raise
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        IndexError,
-        NotImplementedError,
-        RuntimeError,
-        struct.error,
-    ) as error:
-        # zipfile and tarfile raise their own kinds of OSError and ValueError, and these for what is hostile.
-        raise _broken(kind, view, error) from error
-    except (zlib.error, *_library_errors()) as error:
-        raise _broken(kind, view, error) from error
+    except _library_errors() as error:
+        raise FormatError(f"the {kind} container cannot be read: {error}", where=view.where) from error
 
 
 def _library_errors() -> tuple[type[Exception], ...]:
+    """Return what the modules for containers raise for broken ones: errors of their own, and these of Python."""
     import lzma
     import tarfile
     import zipfile
+    import zlib
 
-    return zipfile.BadZipFile, zipfile.LargeZipFile, tarfile.TarError, lzma.LZMAError
-
-
-def _broken(kind: str, view: View, error: Exception) -> FormatError:
-    return FormatError(f"the {kind} container cannot be read: {error}", where=view.where)
+    return (
+        zipfile.BadZipFile, zipfile.LargeZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, struct.error, OSError,
+        EOFError, ValueError, KeyError, IndexError, NotImplementedError, RuntimeError,
+    )  # fmt: skip
 
 
 class _ViewFile(io.RawIOBase):

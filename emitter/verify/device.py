@@ -87,7 +87,7 @@ def read_fatbin(view: View) -> list[FatbinEntry]:
             actual=f"{view.size}",
             hint="copy it again",
         )
-    entries = []
+    entries: list[FatbinEntry] = []
     position, end = header_size, header_size + size
     while position < end:
         if len(entries) == _MAX_ENTRIES:

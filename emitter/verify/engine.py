@@ -41,7 +41,7 @@ class Options(NamedTuple):
 
     `target` is a target's name in any spelling, `page_size` and `max_size` are bytes, `against` paths of inputs whose
     tensors the artefacts must hold, `config` the path of a configuration (None: it is looked for; empty: none),
-    `severities` what to make of single rules.
+    `severities` what to make of single rules; `second_parser`: ask pyelftools and lief too.
     """
 
     target: str | None = None
@@ -52,6 +52,7 @@ class Options(NamedTuple):
     config: str | None = None
     baseline: str | None = None
     severities: Mapping[str, str] = {}
+    second_parser: bool = False
 
 
 class Verified(NamedTuple):
@@ -337,6 +338,7 @@ class _Run:
             containers=item.containers,
             sources=self.sources,
             members=members or (),
+            second_parser=self.options.second_parser,
         )
         self.result.files.append(
             Verified(item.path, item.member, artefact.kind, target.name if target else "", check.judged, profile.name)
@@ -380,7 +382,7 @@ class _Run:
         self.result.findings.append(
             Finding(
                 rule.id,
-                severity or found.severity or rule.severity,  # type: ignore[arg-type] # checked where they come in
+                severity or found.severity or rule.severity,
                 check.path,
                 check.member,
                 found.subject,
@@ -399,7 +401,7 @@ class _Run:
         where = (error.where or "").removeprefix(item.path).lstrip(":! ")
         actual = error.what if error.actual is None else f"{error.what} ({error.actual})"
         finding = Finding(
-            rule.id, severity, item.path, item.member, where, error.expected or "", actual, rule.why,  # type: ignore[arg-type] # checked where it comes in
+            rule.id, severity, item.path, item.member, where, error.expected or "", actual, rule.why,
             error.hint or rule.fix,
         )  # fmt: skip
         if finding not in self.result.findings:
@@ -413,7 +415,7 @@ class _Run:
         severity = self.options.severities.get(rule.id, rule.severity)
         if severity != "off":
             finding = Finding(
-                rule.id, severity, item.path, item.member, "", "an artefact", actual, rule.why, rule.fix,  # type: ignore[arg-type] # checked where it comes in
+                rule.id, severity, item.path, item.member, "", "an artefact", actual, rule.why, rule.fix,
             )  # fmt: skip
             self.result.findings.append(finding)
             self.result.files.append(Verified(item.path, item.member, "unreadable", "", False, ""))
@@ -431,7 +433,7 @@ class _Run:
         for name, finding in self.together.findings(self.sources):
             severity = self.options.severities.get(name, finding.severity)
             if severity != "off":
-                self.result.findings.append(finding._replace(severity=severity))  # type: ignore[arg-type] # checked
+                self.result.findings.append(finding._replace(severity=severity))
 
     def waive(self) -> None:
         """Take out what waivers mean, and say which of them are of no use any more."""

@@ -58,6 +58,7 @@ KEYS: dict[str, Key] = {
     "minimum-os": Key(str, "oldest version of the system that must load the file"),
     "max-size": Key(int, "largest artefact, in bytes"),
     "reproducible": Key(bool, "whether what differs from build to build is refused"),
+    "second-parser": Key(bool, "whether pyelftools and lief read small files too, and must agree (slow)"),
     "rules": Key(dict, "severity of single rules: off, info, warning or error"),
 }
 
@@ -137,9 +138,9 @@ def check_profile(table: Mapping[str, Any], where: str) -> None:
             raise UsageError(
                 f"{key} is of another type", where=where, expected=_TYPE_NAMES[wanted.type], actual=shown(value)
             )
-        if wanted.type is list:
+        if isinstance(value, list):
             _check_list(key, wanted, value, where)
-        if wanted.type is int and value < 1:
+        if wanted.type is int and isinstance(value, int) and value < 1:
             raise UsageError(f"{key} is out of range", where=where, expected="at least 1", actual=value)
     for page in ("page-size", "page-size-32"):
         if page in table and table[page] & (table[page] - 1):
@@ -180,12 +181,12 @@ def _all(names: Mapping[str, object]) -> str:
 
 def read_toml(path: str) -> dict[str, Any]:
     """Return the content of a TOML file; raise UsageError if it cannot be read."""
-    import sys
+    from importlib import import_module
 
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    try:
+        toml = import_module("tomllib")
+    except ImportError:
+        toml = import_module("tomli")  # Python 3.10
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_TOML + 1)
@@ -194,6 +195,7 @@ def read_toml(path: str) -> dict[str, Any]:
     if len(data) > _MAX_TOML:
         raise UsageError("the file is too long", where=path, expected=f"at most {_MAX_TOML} bytes")
     try:
-        return tomllib.loads(data.decode())
+        document: dict[str, Any] = toml.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not TOML: {error}", where=path) from error
+    return document

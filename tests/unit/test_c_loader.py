@@ -16,7 +16,7 @@ from emitter.pack import format as fmt
 from emitter.pack.plan import schema_hash
 from tests import c_tools
 from tests.c_pack import STATUS, Entry, Memory, Parts, Reader, TensorView, is_zero
-from tests.golden.make_packs import PACKS
+from tests.golden.make_packs import PACKS, golden_package
 from tests.support import build_pack
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ RULES: dict[str, tuple[Change, str, str]] = {
     "magic": (lambda p: p.bytes.__setitem__(0, 0), "NOT_A_PACK", "header.magic"),
     "no byte order": (header("byte_order", 0x04030102), "MALFORMED", "header.byte_order"),
     "foreign byte order": (header("byte_order", 0x04030201), "FOREIGN_BYTE_ORDER", "header.byte_order"),
-    "major version": (header("version_major", 1), "VERSION", "header.version_major"),
+    "major version": (header("version_major", 2), "VERSION", "header.version_major"),
     "header size": (header("header_size", 120), "MALFORMED", "header.header_size"),
     "header size not in eights": (header("header_size", 132), "MALFORMED", "header.header_size"),
     "header size over the limit": (header("header_size", (1 << 16) + 8), "MALFORMED", "header.header_size"),
@@ -525,10 +525,10 @@ def test_golden_packs_load_for_ever(name: str, request: pytest.FixtureRequest) -
 def test_golden_packs_of_this_version_are_what_is_written_now(order: ByteOrder) -> None:
     path = os.path.join(PACKS, f"v{fmt.VERSION_MAJOR}.{fmt.VERSION_MINOR}-{order}.pack")
     with open(path, "rb") as file:
-        assert build_pack(c_tools.sample_package(), order) == file.read()
+        assert build_pack(golden_package(), order) == file.read()
 
 
-@pytest.mark.parametrize(("name", "program"), [("v0.1-big.pack", "dump"), ("v0.1-little.pack", "big_endian_dump")])
+@pytest.mark.parametrize(("name", "program"), [("v1.0-big.pack", "dump"), ("v1.0-little.pack", "big_endian_dump")])
 def test_the_other_byte_order_is_refused_by_name(name: str, program: str, request: pytest.FixtureRequest) -> None:
     command = request.getfixturevalue(program)
     done = c_tools.run(*([command] if isinstance(command, str) else command), os.path.join(PACKS, name))

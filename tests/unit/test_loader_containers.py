@@ -297,7 +297,7 @@ def _note(tmp_path: Path) -> tuple[bytearray, int]:
         (24, "<q", -(1 << 63), "leads to no pack"),
         (32, "<Q", 1 << 63, "leads to no pack"),
         (32, "<Q", 10, "truncated"),
-        (40, "<I", 7 << 16, "another major version"),
+        (40, "<I", 7 << 16, "a later major version"),
         (44, "<I", 1, "last word"),
         (4, "<I", 16, "too short"),
         (4, "<I", 1 << 31, "not in its segment"),

@@ -16,6 +16,7 @@ import pytest
 
 from emitter import EmitterError, Package, cli, emit
 from emitter.errors import FormatError, InputError, UsageError
+from emitter.inspect.view import View
 from emitter.verify import assert_ok, containers, engine, model, verify
 from emitter.verify.output import github, junit, text
 from tests.c_tools import need
@@ -179,7 +180,7 @@ def test_files_of_debian_packages(mode: str, good: bytes, bad: bytes, tmp_path: 
     (root / "usr" / "lib").mkdir(parents=True)
     (root / "usr" / "lib" / "x.so").write_bytes(bad)
     (root / "usr" / "lib" / "y.so").write_bytes(good)
-    command = ["dpkg-deb", f"-Z{'gzip' if mode == 'gz' else mode}", "--build", root, tmp_path / "x.deb"]
+    command = ["dpkg-deb", f"-Z{'gzip' if mode == 'gz' else mode}", "--build", str(root), str(tmp_path / "x.deb")]
     subprocess.run(command, check=True, capture_output=True)
     result = verify(tmp_path / "x.deb", target=X86)
     assert {file.member for file in result.files} == {"usr/lib/x.so", "usr/lib/y.so"}
@@ -190,7 +191,7 @@ def test_a_container_that_unpacks_to_too_much_is_refused(tmp_path: Path, good: b
     path = tmp_path / "bomb.zip"
     path.write_bytes(zip_of(x=good + bytes(50 << 20)))
     assert path.stat().st_size < 1 << 20
-    view = containers.View.open(path)
+    view = View.open(path)
     with view:
         item = containers.Item(str(path), "", view, named=True)
         found = list(containers.items_of_container("zip", item, view, containers.Budget(1 << 20), lambda *_: True))
@@ -204,10 +205,10 @@ def test_a_container_that_unpacks_to_too_much_is_refused(tmp_path: Path, good: b
             )
 
 
-def _bomb(folder: Path) -> tuple[containers.Item, containers.View]:
+def _bomb(folder: Path) -> tuple[containers.Item, View]:
     path = folder / "bomb.tar.gz"
     path.write_bytes(tar_of("gz", x=bytes(50 << 20)))
-    view = containers.View.open(path)
+    view = View.open(path)
     return containers.Item(str(path), "", view, named=True), view
 
 

@@ -135,9 +135,9 @@ def layout(check: Check) -> Iterator[Found]:
         if one.file_size and one.PointerToRawData + one.file_size > check.view.size:
             end = f"{one.PointerToRawData + one.file_size:#x}"
             yield Found(subject, f"an end in the file of at most {check.view.size:#x}", end)
-        end = one.VirtualAddress + max(one.VirtualSize, 1)
-        if end > size:
-            yield Found(subject, f"an end of at most SizeOfImage, {size:#x}", f"{end:#x}")
+        last = one.VirtualAddress + max(one.VirtualSize, 1)
+        if last > size:
+            yield Found(subject, f"an end of at most SizeOfImage, {size:#x}", f"{last:#x}")
         if (unit and one.VirtualAddress % unit) or one.VirtualAddress < end_before:
             expected = f"a multiple of {unit}, from {end_before:#x} on"
             yield Found(subject, expected, f"VirtualAddress {one.VirtualAddress:#x}")

@@ -156,8 +156,11 @@ def _positions(code: bytes, byte: bytes) -> list[int]:
     return found
 
 
+if TYPE_CHECKING:
+    Decoder = Callable[[bytes, int], Iterator[tuple[int, int]]]
+
 # The decoder of a machine, and half of what its instructions can tell apart: the farthest that they reach.
-_DECODERS: dict[int, tuple[Callable[[bytes, int], Iterator[tuple[int, int]]], int]] = {
+_DECODERS: dict[int, tuple[Decoder, int]] = {
     EM_RISCV: (_riscv, 1 << 31),
     EM_AARCH64: (_aarch64, 1 << 32),
     EM_X86_64: (_x86_64, 1 << 31),

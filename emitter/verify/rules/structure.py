@@ -32,6 +32,24 @@ def malformed(check: Check) -> Iterator[Found]:
 
 
 @rule(
+    "file-parsers-disagree",
+    "Another parser reads the file differently",
+    why="tools on the way to the device see another file than its loader does: strip, package tools, debuggers",
+    fix="write the file with a tool that keeps to the format; if the file is right, report it to the parser's project",
+    formats=("elf", "macho", "pe", "coff"),
+    needs=("second-parser",),
+)
+def parsers_disagree(check: Check) -> Iterator[Found]:
+    """Compare what pyelftools or lief read with what the reader of this package does."""
+    from emitter.inspect.second_parser import compare
+
+    if check.kind == "debug":
+        return
+    for one in compare(check.reader) or ():
+        yield Found(one.subject, f"what this reader finds, {one.ours}", f"{one.parser}: {one.theirs}")
+
+
+@rule(
     "file-no-artefact",
     "A file is called like a library or an object, and is none",
     why="a linker or a loader that looks for the name finds something that it cannot use",
