@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from emitter.errors import LayoutError
 from emitter.layout import Copy, bulk_alignment
 from emitter.llvm import emit_object
+from emitter.macho import packed_version
 from emitter.model import ObjectModel, Reference, Section, Symbol
 from emitter.package import BufferSource, Extent
 from emitter.splice.macho import plan_object
@@ -202,6 +203,24 @@ def test_references_and_too_many_sections_are_refused() -> None:
     with pytest.raises(LayoutError, match="255"):
         plan_object(target, ObjectModel(many, []))
     assert len(parse(plan_object(target, ObjectModel(many[:255], [])).pieces[0].data).sections) == 255
+
+
+@pytest.mark.parametrize(
+    ("version", "packed"),
+    [("11", 0x000B0000), ("10.15", 0x000A0F00), ("13.4.1", 0x000D0401), ("65535.255.255", 0xFFFFFFFF)],
+)
+def test_versions_that_are_carried(version: str, packed: int) -> None:
+    assert packed_version(version) == packed
+
+
+@pytest.mark.parametrize("version", ["65536", "11.256", "11.0.256", "1.2.3.4", "", "11.", "x", "-1", "1_0"])
+def test_versions_that_cannot_be_carried(version: str) -> None:
+    target = load("arm64-apple-macos")
+    assert target.macho is not None
+    section = Section("__TEXT,__emitter", "rodata", 8, 8, data=bytes(8))
+    other = target._replace(macho=target.macho._replace(minos=version))
+    with pytest.raises(LayoutError, match="65535.255.255"):
+        plan_object(other, ObjectModel([section], []))
 
 
 def test_names_above_sixteen_bytes_are_refused() -> None:
