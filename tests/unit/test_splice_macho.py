@@ -219,7 +219,7 @@ def test_versions_that_cannot_be_carried(version: str) -> None:
     assert target.macho is not None
     section = Section("__TEXT,__emitter", "rodata", 8, 8, data=bytes(8))
     other = target._replace(macho=target.macho._replace(minos=version))
-    with pytest.raises(LayoutError, match="65535.255.255"):
+    with pytest.raises(LayoutError, match=r"65535\.255\.255"):
         plan_object(other, ObjectModel([section], []))
 
 
