@@ -14,10 +14,10 @@ from emitter.errors import InputError, UsageError, shown
 from emitter.inputs import RAW, read_input
 from emitter.package import Extent, FileSource, Package, Tensor
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.values import payload_bytes
+from emitter.values import parse_toml, payload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     Table = Mapping[str, Any]
@@ -129,12 +129,8 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
             raise InputError("the manifest is nested too deeply", where=where) from error
         return document  # type: ignore[no-any-return] # it began with a brace
     try:
-        import tomllib as toml
-    except ImportError:  # Python 3.10
-        import tomli as toml
-    try:
-        return toml.loads(decoded)
-    except (toml.TOMLDecodeError, RecursionError) as error:
+        return parse_toml(decoded)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the manifest is neither JSON nor TOML: {error}", where=where) from error
 
 
@@ -173,7 +169,7 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-_TYPES = {
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "integer": lambda value: type(value) is int,
     "text by text": lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),

@@ -403,15 +403,16 @@ class Package:
         self._note_payload(owner.alternatives[-1])
 
     def _module(self, module: object, where: str) -> Module:
-        found = self._modules.get(module) if isinstance(module, str) else module
-        if found is None or self._modules.get(getattr(found, "name", "")) is not found:
-            raise UsageError(
-                "there is no such module in this package",
-                where=where,
-                expected=", ".join(map(shown, self._modules)) or "modules that were added before",
-                actual=typed(module),
-            )
-        return found
+        name = module if isinstance(module, str) else getattr(module, "name", "")
+        found = self._modules.get(name)
+        if found is not None and (module == name or module is found):
+            return found
+        raise UsageError(
+            "there is no such module in this package",
+            where=where,
+            expected=", ".join(map(shown, self._modules)) or "modules that were added before",
+            actual=typed(module),
+        )
 
     def _note_payload(self, alternative: Alternative) -> None:
         if isinstance(alternative.extent.source, FileSource):

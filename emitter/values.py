@@ -11,10 +11,11 @@ from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from emitter.dtypes import DType
 
-__all__ = ["check_metadata", "check_text", "path_text", "payload_bytes", "typed"]
+__all__ = ["check_metadata", "check_text", "parse_toml", "path_text", "payload_bytes", "typed"]
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -49,6 +50,18 @@ def check_metadata(metadata: object, where: str) -> dict[str, str]:
                 actual=f"{typed(value)} for {typed(key)}", hint="convert it with str, or json.dumps",
             )  # fmt: skip
     return dict(metadata)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return a TOML document. Raises ValueError or RecursionError for what is none."""
+    from importlib import import_module
+
+    try:
+        toml = import_module("tomllib")
+    except ImportError:
+        toml = import_module("tomli")  # Python 3.10
+    document: dict[str, Any] = toml.loads(text)
+    return document
 
 
 def payload_bytes(dtype: DType, shape: Sequence[int], where: str) -> int:
