@@ -17,7 +17,7 @@ _ELF_MAGIC = b"\x7fELF"
 _SHT_NOBITS, _SHT_DYNAMIC = 8, 6
 _DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
 _PT_INTERP, _PT_DYNAMIC = 3, 2
-# What the reports call the kinds of Mach-O, PE and COFF files.
+# What the readers call the kinds of Mach-O, PE and COFF files.
 _WORDS = (("library", "library"), ("bundle", "library"), ("executable", "executable"), ("object", "object"))
 _FAMILIES = {"macho": "macho", "coff": "coff", "pe": "coff"}
 _KINDS = {1: "object", 2: "executable", 4: "other"}
@@ -61,7 +61,7 @@ def elf_kind(elf: object) -> str:
 
 
 def kind_of(reader: Reader) -> tuple[str, str]:
-    """Return (format, kind) of what a reader reads."""
+    """Return (format, kind) of what a reader reads, from its header alone."""
     from emitter.errors import EmitterError
     from emitter.inspect.elf import ElfFile
 
@@ -70,15 +70,11 @@ def kind_of(reader: Reader) -> tuple[str, str]:
             return "elf", elf_kind(reader)
         except EmitterError:
             return "elf", _KINDS.get(reader.ehdr.e_type, "library")
-    try:
-        identity = reader.report().identity
-    except EmitterError:
-        return "other", "other"
-    words = identity.kind
-    if identity.format in {"pack", "fatbin", "ptx"}:
-        return identity.format, "pack" if identity.format == "pack" else "other"
-    kind = next((kind for word, kind in _WORDS if word in words), "other")
-    return identity.format, kind
+    # A module of `emitter.inspect` reads the format that it is called after; readers of our own say it.
+    form: str = getattr(reader, "format", "") or type(reader).__module__.rpartition(".")[2]
+    if form == "pack":
+        return "pack", "pack"
+    return form, next((kind for word, kind in _WORDS if word in reader.kind), "other")
 
 
 @cache
@@ -109,16 +105,12 @@ def guess_target(reader: Reader) -> Target | None:
 
 
 def _other_target(reader: Reader) -> Target | None:
-    from emitter.errors import EmitterError
-
-    try:
-        identity = reader.report().identity
-    except EmitterError:
-        return None
+    header = getattr(reader, "header", None)
+    form = _FAMILIES.get(kind_of(reader)[0])
     for target in _all_targets():
-        facts = {"macho": target.macho and target.macho.cputype, "coff": target.coff and target.coff.machine}
-        if _FAMILIES.get(identity.format) == target.object_format and (
-            facts[target.object_format] == identity.machine_code
+        if target.object_format == form and (
+            (target.macho and target.macho.cputype == getattr(header, "cputype", None))
+            or (target.coff and target.coff.machine == getattr(header, "Machine", None))
         ):
             return target
     return None
