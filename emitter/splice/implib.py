@@ -99,13 +99,14 @@ def import_library(target: Target, dll_name: str, names: Sequence[str]) -> bytes
 
 
 def check_name(target: Target, dll: str, implib: str) -> None:
-    """Raise UsageError if the import library would be called as the static archive of the same library is."""
+    """Raise UsageError if the import library would be called as a static archive of the same library may be."""
     stem = os.path.splitext(os.path.basename(dll))[0]
-    stems = {stem.lower(), stem.lower().removeprefix("lib")}
+    bare = stem.lower().removeprefix("lib")
+    suffixes = [target.archive_suffix, *(suffix for suffix, format_ in target.other_suffixes if format_ == "archive")]
     name = os.path.basename(implib).lower()
-    if name in {f"{target.library_prefix}{one}{target.archive_suffix}" for one in stems}:
+    if name in {f"{prefix}{bare}{suffix}" for prefix in ("", "lib") for suffix in suffixes}:
         raise UsageError(
-            "--implib has the name of the static archive",
+            "--implib has the name of a static archive",
             where=implib,
             expected=f"a name such as {stem}{target.implib_suffix}",
             actual=os.path.basename(implib),

@@ -83,6 +83,7 @@ def test_too_many_imports_are_refused() -> None:
         ("aarch64-windows-msvc", "libmodel.dll", "model.lib", "libmodel.dll.lib"),
         ("x86_64-windows-gnu", "libmodel.dll", "libmodel.a", "libmodel.dll.a"),
         ("i686-windows-gnu", "model.dll", "libmodel.a", "model.dll.a"),
+        ("i686-windows-gnu", "model.dll", "model.lib", "model.dll.a"),
     ],
 )
 def test_name_of_the_static_archive_is_refused(
@@ -91,7 +92,7 @@ def test_name_of_the_static_archive_is_refused(
     package = Package()
     package.add_raw("w", b"abc")
     (tmp_path / "lib").mkdir()
-    with pytest.raises(UsageError, match="name of the static archive") as caught:
+    with pytest.raises(UsageError, match="name of a static archive") as caught:
         emit(package, tmp_path / dll, target=target, implib=str(tmp_path / implib))
     assert caught.value.expected == f"a name such as {proposed}"
     assert not (tmp_path / dll).exists()
