@@ -170,13 +170,13 @@ class _Elf(Binary):
         distance, pack_size, version, reserved = self.unpack(form, offset, "the note")
         if reserved:
             raise FormatError("the last word of the note is not zero", where=where, actual=reserved)
-        if version >> 16 != fmt.VERSION_MAJOR:
+        if version >> 16 > fmt.VERSION_MAJOR:
             raise LoadError(
-                "the pack has another major version",
+                "the pack has a later major version",
                 where=where,
-                expected=f"{fmt.VERSION_MAJOR}.x",
+                expected=f"at most {fmt.VERSION_MAJOR}.x",
                 actual=f"{version >> 16}.{version & 0xFFFF}",
-                hint="use a release of emitter that reads it, or emit the file again",
+                hint="use a newer release of emitter, or emit the file again",
             )
         start = address + distance
         for load in loads:

@@ -70,13 +70,13 @@ def read_header(data: memoryview, where: str) -> Header:
         _, _, version_major, version_minor, header_size, header_crc, total_size, index_size, index_crc,
         _, incompatible, schema_hash, *rest,
     ) = _HEADER[order].unpack_from(data)  # fmt: skip
-    if version_major != fmt.VERSION_MAJOR:
+    if version_major > fmt.VERSION_MAJOR:
         raise LoadError(
-            "the pack has another major version",
+            "the pack has a later major version",
             where=where,
-            expected=f"{fmt.VERSION_MAJOR}.x",
+            expected=f"at most {fmt.VERSION_MAJOR}.x",
             actual=f"{version_major}.{version_minor}",
-            hint="use a release of emitter that reads it, or emit the file again",
+            hint="use a newer release of emitter, or emit the file again",
         )
     if not size <= header_size <= fmt.MAX_HEADER_SIZE or header_size % 8:
         raise FormatError(

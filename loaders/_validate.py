@@ -137,7 +137,8 @@ def _check_tensors(index: Index, metadata_end: int) -> tuple[bytes, int]:
 def _check_schema(index: Index, hashed: bytes) -> None:
     schema = int.from_bytes(sha256(hashed)[:8], "little")
     # What a later version adds to a schema, this one cannot hash.
-    if index.header.version_minor <= fmt.VERSION_MINOR and schema != index.header.schema_hash:
+    version = (index.header.version_major, index.header.version_minor)
+    if version <= (fmt.VERSION_MAJOR, fmt.VERSION_MINOR) and schema != index.header.schema_hash:
         raise FormatError(
             "schema_hash does not match the tensors and modules",
             where=index.where,

@@ -83,11 +83,11 @@ class Index:
         names = [field.name for field in fmt.HEADER.fields if not field.name.startswith("reserved")][1:]
         values = struct.unpack(self._format(fmt.HEADER), start)[1:]
         header: dict[str, int] = dict(zip(names, values, strict=True))
-        if header["version_major"] != fmt.VERSION_MAJOR:
+        if header["version_major"] > fmt.VERSION_MAJOR:
             raise InputError(
-                "the pack is of another major version", where=where,
-                expected=fmt.VERSION_MAJOR, actual=header["version_major"],
-                hint="use the version of emitter that wrote it",
+                "the pack is of a later major version", where=where,
+                expected=f"at most {fmt.VERSION_MAJOR}", actual=header["version_major"],
+                hint="use a newer release of emitter",
             )  # fmt: skip
         header_size, index_size = header["header_size"], header["index_size"]
         if not fmt.HEADER.size <= header_size <= index_size <= size or header_size % 8 or index_size % 8:

@@ -34,7 +34,7 @@ def read_at(source: FileSource, prefix: str, offset: int, size: int) -> Contents
     They are in the order of their payloads, each with its alignment, encoding and metadata.
 
     A later minor version is read: longer records, unknown tables and unknown compatible bits are skipped. Raises
-    InputError for another major version, for an unknown incompatible bit, and for an index that breaks the format in
+    InputError for a later major version, for an unknown incompatible bit, and for an index that breaks the format in
     any way.
     """
     with source.open() as fd:

@@ -56,8 +56,8 @@ __all__ = [
 # As in PNG: a byte above 0x7f, CR LF, ctrl-Z and a lone LF, so that a transfer in text mode breaks the magic.
 MAGIC = b"\x89EMT\r\n\x1a\n"
 BYTE_ORDER_MARK = 0x01020304
-VERSION_MAJOR = 0
-VERSION_MINOR = 1
+VERSION_MAJOR = 1  # readers take this one and all before it
+VERSION_MINOR = 0
 
 # Incompatible feature bits under which a pack is still read from its own bytes: none. Whoever also has the file around
 # the pack, and its folder, may follow SIDECAR_FEATURE; every other bit is refused.
@@ -149,7 +149,7 @@ HEADER = Record(
     (
         Field("magic", "u8", "89 45 4D 54 0D 0A 1A 0A", 8),
         Field("byte_order", "u32", "0x01020304 in the pack's byte order"),
-        Field("version_major", "u16", "readers refuse another major version"),
+        Field("version_major", "u16", "readers take this one and those before it, and refuse a later one"),
         Field("version_minor", "u16", "informative"),
         Field(
             "header_size",

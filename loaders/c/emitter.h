@@ -84,7 +84,7 @@ extern "C" {
 #define EMITTER0_MAGIC_ {0x89, 0x45, 0x4d, 0x54, 0x0d, 0x0a, 0x1a, 0x0a}
 #define EMITTER0_BYTE_ORDER_MARK_ 0x01020304u
 #define EMITTER0_FOREIGN_MARK_ 0x04030201u
-#define EMITTER0_VERSION_MAJOR_ 0
+#define EMITTER0_VERSION_MAJOR_ 1
 #define EMITTER0_KNOWN_INCOMPATIBLE_ 0u
 #define EMITTER0_FEATURE_SIDECAR_ 1u
 #define EMITTER0_SIDECAR_PINNED_ 1u
@@ -125,7 +125,7 @@ extern "C" {
 struct EMITTER0_MAY_ALIAS_ emitter0_header_record {
     uint8_t magic[8]; /* 89 45 4D 54 0D 0A 1A 0A */
     uint32_t byte_order; /* 0x01020304 in the pack's byte order */
-    uint16_t version_major; /* readers refuse another major version */
+    uint16_t version_major; /* readers take this one and those before it, and refuse a later one */
     uint16_t version_minor; /* informative */
     uint32_t header_size; /* bytes of this header; a multiple of 8, at most 65536; later versions may append */
     uint32_t header_crc32c; /* CRC-32C of the first header_size bytes, with this field taken as zero */
@@ -296,7 +296,7 @@ typedef enum emitter0_status {
     EMITTER0_NOT_A_PACK = 2,         /* the magic is missing, or was broken by a transfer in text mode */
     EMITTER0_TRUNCATED = 3,          /* fewer bytes than the pack says that it has */
     EMITTER0_FOREIGN_BYTE_ORDER = 4, /* made for a machine of the other byte order */
-    EMITTER0_VERSION = 5,            /* another major version of the format */
+    EMITTER0_VERSION = 5,            /* a later major version of the format */
     EMITTER0_FEATURE = 6,            /* needs features that this reader lacks: see unknown_features */
     EMITTER0_MISALIGNED = 7,         /* the pack is not 8-aligned in memory, or the data not aligned for the C++ type */
     EMITTER0_CHECKSUM = 8,           /* the bytes differ from those that were written */
@@ -875,7 +875,7 @@ static inline emitter0_status emitter0_open_header_(emitter0_reader *reader, siz
         return emitter0_refuse_(reader, EMITTER0_FOREIGN_BYTE_ORDER, "header.byte_order", 0);
     if (header->byte_order != EMITTER0_BYTE_ORDER_MARK_)
         return emitter0_refuse_(reader, EMITTER0_MALFORMED, "header.byte_order", 0);
-    if (header->version_major != EMITTER0_VERSION_MAJOR_)
+    if (header->version_major > EMITTER0_VERSION_MAJOR_)
         return emitter0_refuse_(reader, EMITTER0_VERSION, "header.version_major", 0);
     if (header->header_size < EMITTER0_SIZEOF_HEADER_ || header->header_size > EMITTER0_MAX_HEADER_ || header->header_size % 8 != 0)
         return emitter0_refuse_(reader, EMITTER0_MALFORMED, "header.header_size", 0);
@@ -2334,7 +2334,7 @@ EMITTER0_FUNCTION_ const char *emitter0_status_string(emitter0_status status)
     case EMITTER0_NOT_A_PACK: return "not a pack, or damaged by a transfer in text mode";
     case EMITTER0_TRUNCATED: return "the pack is longer than the memory that was given";
     case EMITTER0_FOREIGN_BYTE_ORDER: return "the pack was made for a machine of the other byte order";
-    case EMITTER0_VERSION: return "the pack has another major version";
+    case EMITTER0_VERSION: return "the pack has a later major version";
     case EMITTER0_FEATURE: return "the pack needs features that this reader lacks";
     case EMITTER0_MISALIGNED: return "the memory is not aligned";
     case EMITTER0_CHECKSUM: return "the bytes differ from those that were written";

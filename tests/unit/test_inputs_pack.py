@@ -15,6 +15,7 @@ from emitter.errors import InputError
 from emitter.inputs import read_input
 from emitter.pack import format as fmt
 from emitter.package import BufferSource, Extent, FileSource, Package, Tensor
+from tests.golden.make_packs import PACKS, golden_package
 from tests.support import build_pack
 
 if TYPE_CHECKING:
@@ -237,6 +238,16 @@ def test_a_later_minor_version_is_read(tmp_path: Path, byte_order: ByteOrder) ->
     tensors = read(tmp_path, later(byte_order).sealed(), keep_metadata=True)
     assert [(t.name, t.shape, t.metadata) for t in tensors] == [(t.name, t.shape, t.metadata) for t in sample().tensors]
     assert payload(tensors[3]) == b"abcde"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in os.listdir(PACKS) if name.endswith(".pack")))
+def test_golden_packs_are_read_for_ever(name: str) -> None:
+    package = Package()
+    package.add_input(os.path.join(PACKS, name), keep_metadata=True)
+    expected = golden_package()
+    assert [tensor.name for tensor in package.tensors] == [tensor.name for tensor in expected.tensors]
+    names = [] if name.startswith("v0.1") else [module.name for module in expected.modules]
+    assert sorted(module.name for module in package.modules) == sorted(names)
 
 
 def test_an_index_without_bytes_is_refused(tmp_path: Path) -> None:

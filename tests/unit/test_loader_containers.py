@@ -313,6 +313,13 @@ def test_a_note_that_lies_is_refused(tmp_path: Path, offset: int, form: str, val
         load(data)
 
 
+@pytest.mark.parametrize("version", [1, 1 << 16, (1 << 16) + 9])
+def test_a_note_of_an_older_version_is_read(tmp_path: Path, version: int) -> None:
+    data, note = _note(tmp_path)
+    struct.pack_into("<I", data, note + 40, version)
+    load(data).check()
+
+
 def test_a_note_and_its_pack_must_agree_on_the_size(tmp_path: Path) -> None:
     data, note = _note(tmp_path)
     size = struct.unpack_from("<Q", data, note + 32)[0]

@@ -23,6 +23,15 @@ static void dims(const int64_t *values, int32_t ndim)
     printf(" ");
 }
 
+static void entry_line(const emitter_entry *entry)
+{
+    printf("  ");
+    hex(entry->key, entry->key_length);
+    printf("=");
+    hex(entry->value, entry->value_length);
+    printf("\n");
+}
+
 static int metadata(const emitter_reader *reader, const emitter_tensor *tensor)
 {
     uint32_t i;
@@ -31,11 +40,53 @@ static int metadata(const emitter_reader *reader, const emitter_tensor *tensor)
         if (emitter_metadata_at(reader, tensor, i, &entry) != EMITTER_OK
             || emitter_metadata_find(reader, tensor, entry.key, &found) != EMITTER_OK || found.value != entry.value)
             return 1;
-        printf("  ");
-        hex(entry.key, entry.key_length);
-        printf("=");
-        hex(entry.value, entry.value_length);
+        entry_line(&entry);
+    }
+    return 0;
+}
+
+static int module_lines(const emitter_reader *reader, const emitter_module *module)
+{
+    static const emitter_fact places[3][2] = {{{"sm", "87"}, {"tensorrt", "10.3"}}, {{"driver", "551"}, {"sm", "90"}}, {{"", ""}, {"", ""}}};
+    emitter_alternative one;
+    emitter_module child;
+    emitter_function function;
+    emitter_tensor tensor;
+    emitter_entry entry;
+    uint32_t i, j;
+    printf("module %s\n", module->name);
+    for (i = 0; i < module->alternative_count; i++) {
+        if (emitter_module_alternative(reader, module, i, &one) != EMITTER_OK)
+            return 1;
+        printf("  %s %" PRIu32 " %" PRIu32 " %08" PRIx32 " ", one.kind, one.schema_version, one.alignment, one.crc32c);
+        hex(one.data, (size_t)one.size);
         printf("\n");
+    }
+    for (i = 0; i < 3; i++) {
+        if (emitter_module_select(reader, module, places[i], i < 2 ? 2 : 0, &one) != EMITTER_OK)
+            return 1;
+        printf("  chosen %" PRIu32 "\n", one.index);
+    }
+    for (i = 0; i < module->import_count; i++) {
+        if (emitter_module_import(reader, module, i, &child) != EMITTER_OK)
+            return 1;
+        printf("  import %s\n", child.name);
+    }
+    for (i = 0; i < module->function_count; i++) {
+        if (emitter_module_function(reader, module, i, &function) != EMITTER_OK)
+            return 1;
+        printf("  function %s:", function.name);
+        for (j = 0; j < function.argument_count; j++) {
+            if (emitter_function_argument(reader, &function, j, &tensor) != EMITTER_OK)
+                return 1;
+            printf(" %s", tensor.name);
+        }
+        printf("\n");
+    }
+    for (i = 0; i < module->metadata_count; i++) {
+        if (emitter_module_metadata(reader, module, i, &entry) != EMITTER_OK)
+            return 1;
+        entry_line(&entry);
     }
     return 0;
 }
@@ -78,6 +129,11 @@ int main(int argc, char **argv)
         hex(tensor.data, (size_t)tensor.nbytes);
         printf("\n");
         if (metadata(&reader, &tensor) != 0)
+            return 1;
+    }
+    for (i = 0; i < emitter_module_count(&reader); i++) {
+        emitter_module module;
+        if (emitter_module_at(&reader, i, &module) != EMITTER_OK || module_lines(&reader, &module) != 0)
             return 1;
     }
     return 0;
