@@ -215,8 +215,8 @@ def _emit_parser(
     add("--symbol-prefix", metavar="P", help="prefix of the tensors' symbols (default: NAME_t_)")
     add(
         "--symbols",
-        choices=("ld", "incbin", "xxd"),
-        help="objects and archives with the symbols of that tool, for raw inputs",
+        choices=("ld", "incbin", "xxd", "aoti", "tvm"),
+        help="objects and archives with the symbols of that tool (ld, incbin and xxd are for raw inputs)",
     )
     add("--soname", metavar="S", help="DT_SONAME of an ELF library (default: its file name)")
     add("--install-name", metavar="S", help="install name of a Mach-O library (default: @rpath/ and its file name)")
@@ -325,6 +325,7 @@ def _only_output(outputs: Sequence[str]) -> str:
 def _package(options: argparse.Namespace) -> Package:
     """Return the inputs and the metadata that the command was given."""
     from emitter.inputs import split_argument
+    from emitter.options import BLOB_STYLES
     from emitter.package import Package
 
     package = Package()
@@ -336,7 +337,7 @@ def _package(options: argparse.Namespace) -> Package:
         prefix, path = split_argument(argument)
         if options.raw and not path.startswith("raw:"):
             path = f"raw:{path}"
-        if options.symbols:
+        if options.symbols in BLOB_STYLES:
             # The names of a style come from the path as it is typed, folders and all.
             if not path.startswith("raw:"):
                 raise UsageError(f"--symbols {options.symbols} takes raw inputs", where=argument, hint="write raw:FILE")

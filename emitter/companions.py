@@ -80,9 +80,13 @@ def map_text(
     library, library_pack = plan, pack
     if sidecar is not None:
         plan, pack = sidecar.plan, sidecar.pack  # which have the bytes
+    # Another tool's style stores every tensor, in whatever order.
+    numbers: dict[int, list[int]] = {}
+    for number in range(len(plan.copies) - 1, -1, -1) if pack is None else ():
+        numbers.setdefault(id(plan.copies[number].extent), []).append(number)
     tensors = []
-    for number, tensor in enumerate(package.tensors):
-        payload = number if pack is None else pack.index_of[tensor.name]
+    for tensor in package.tensors:
+        payload = numbers[id(tensor.extent)].pop() if pack is None else pack.index_of[tensor.name]
         copy = plan.copies[payload]
         tensors.append(
             {

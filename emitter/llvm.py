@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from emitter.targets._base import Target
 
-__all__ = ["LLVM_MAJOR", "emit_object", "emit_stub", "llvm_major", "regenerate"]
+__all__ = ["LLVM_MAJOR", "emit_object", "emit_stub", "llvm_major", "property_flags", "regenerate"]
 
 LLVM_MAJOR = 22  # the LLVM that made the shipped stubs
 
@@ -111,6 +111,17 @@ def emit_stub(target: Target) -> bytes:
     TargetError if LLVM's object is not what the literal says: class, byte order, OS ABI, `e_machine`, `e_flags`,
     properties, flags of read-only data.
     """
+    ir = [
+        # Used, so that LLVM keeps it; private, so that it has no name.
+        "@placeholder = private constant i8 0",
+        '@llvm.compiler.used = appending global [1 x ptr] [ptr @placeholder], section "llvm.metadata"',
+        property_flags(target),
+    ]
+    return _tidy(target, emit_object(target, "\n".join(ir)))
+
+
+def property_flags(target: Target) -> str:
+    """Return IR for which LLVM writes the GNU properties of the target, and code that keeps what they promise."""
     flags = [
         name
         for prop in target.properties
@@ -118,14 +129,8 @@ def emit_stub(target: Target) -> bytes:
         if prop.value & bit
     ]
     numbers = ", ".join(f"!{number}" for number in range(len(flags)))
-    ir = [
-        # Used, so that LLVM keeps it; private, so that it has no name.
-        "@placeholder = private constant i8 0",
-        '@llvm.compiler.used = appending global [1 x ptr] [ptr @placeholder], section "llvm.metadata"',
-        f"!llvm.module.flags = !{{{numbers}}}",
-        *(f'!{number} = !{{i32 {_FLAG_MIN}, !"{name}", i32 1}}' for number, name in enumerate(flags)),
-    ]
-    return _tidy(target, emit_object(target, "\n".join(ir) + "\n"))
+    lines = [f'!{number} = !{{i32 {_FLAG_MIN}, !"{name}", i32 1}}\n' for number, name in enumerate(flags)]
+    return "".join([f"!llvm.module.flags = !{{{numbers}}}\n", *lines])
 
 
 def _refuse_traps(target: Target) -> None:

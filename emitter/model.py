@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal, TypeAlias
 
-    from emitter.layout import Copy
+    from emitter.layout import Copy, Piece
 
 __all__ = ["ObjectModel", "Reference", "Section", "Symbol", "TensorSymbol", "Visibility"]
 
@@ -30,18 +30,19 @@ class TensorSymbol(NamedTuple):
 class Section(NamedTuple):
     """An allocated section of `size` bytes.
 
-    Its content is `data`; or else zeros with `copies` (offsets relative to the section) put over them, and `tail` at
-    the very end. With `holds_pack` the copies are a pack's payloads, and its index goes to the start of the section.
-    `bulk_offset` is the offset in the section that wants a fast file offset (`layout.bulk_alignment`). `large` asks for
-    the target's large-data flags.
+    Its content is `data`; or else zeros with `copies` and `pieces` (offsets relative to the section; pieces ascend) put
+    over them, and `tail` at the very end. With `holds_pack` the copies are a pack's payloads, and its index goes to the
+    start of the section. `bulk_offset` is the offset in the section that wants a fast file offset
+    (`layout.bulk_alignment`). `large` asks for the target's large-data flags.
     """
 
     name: str
-    kind: Literal["rodata", "data", "note"]
+    kind: Literal["rodata", "data", "note", "directives"]  # directives are COFF's, for the linker
     size: int
     alignment: int
     data: bytes | None = None
     copies: tuple[Copy, ...] = ()
+    pieces: tuple[Piece, ...] = ()
     tail: bytes = b""
     holds_pack: bool = False
     bulk_offset: int = 0

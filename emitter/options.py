@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from emitter.targets._base import ObjectFormat, Target
 
 __all__ = [
+    "BLOB_STYLES",
     "COMPANIONS",
     "FORMATS",
+    "PACKAGE_STYLES",
     "Format",
     "LargeDataChoice",
     "Options",
@@ -34,9 +36,11 @@ __all__ = [
 ]
 
 Format: TypeAlias = 'Literal["object", "archive", "library", "pack"]'
-Style: TypeAlias = 'Literal["ld", "incbin", "xxd"]'
+Style: TypeAlias = 'Literal["ld", "incbin", "xxd", "aoti", "tvm"]'
 LargeDataChoice: TypeAlias = 'Literal["auto", "always", "never"]'
 FORMATS: tuple[Format, ...] = ("object", "archive", "library", "pack")
+BLOB_STYLES: tuple[Style, ...] = ("ld", "incbin", "xxd")  # symbols for each blob, named for its file
+PACKAGE_STYLES: tuple[Style, ...] = ("aoti", "tvm")  # symbols of their own for all tensors together
 
 PACK_SUFFIX = ".pack"
 # Suffixes of the same kinds of file on platforms with other object formats: known, so that the message can say what is
@@ -82,7 +86,7 @@ class Options(NamedTuple):
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "emit": FORMATS,
     "visibility": ("default", "protected", "hidden"),
-    "symbols": ("ld", "incbin", "xxd"),
+    "symbols": (*BLOB_STYLES, *PACKAGE_STYLES),
     "large_data": ("auto", "always", "never"),
 }
 _KINDS: Mapping[str, type] = {  # the others are str

@@ -10,7 +10,7 @@ from emitter.jobs import Job, Outline, check_paths, universal
 from emitter.layout import FilePlan
 from emitter.limits import as_hint, beyond, exceeded, proposals, sidecar_exceeded, too_large
 from emitter.modules import owners
-from emitter.options import COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
+from emitter.options import BLOB_STYLES, COMPANIONS, check_options, expand, has_placeholder, output_format, symbol_name
 from emitter.pack.format import SIDECAR_ALIGNMENT
 from emitter.pack.plan import DEFAULT_ALIGNMENT, plan_pack
 from emitter.records import TYPE_CHECKING
@@ -174,15 +174,17 @@ class Planner:
             texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
         if options.symbols:
-            if self._package.metadata or self._package.model_version or self._package.modules:
+            modules = self._package.modules and options.symbols != "tvm"
+            if self._package.metadata or self._package.model_version or modules:
                 raise UsageError(
                     f"--symbols {options.symbols} has no place for modules, metadata and a model version",
                     hint="leave out --meta, --keep-metadata and --model-version, or the modules",
                 )
-            from emitter.styles import data_symbols
-
             plan = plan_linkable(target, format_, path, self._style_model(target, options.symbols))
-            tensor_symbols = data_symbols(options.symbols, self._package.tensors)
+            if options.symbols in BLOB_STYLES:
+                from emitter.styles import data_symbols
+
+                tensor_symbols = data_symbols(options.symbols, self._package.tensors)
         elif pack is None or symbol is None:
             pack = self._pack(target.byte_order)
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
@@ -300,8 +302,16 @@ class Planner:
         )
 
     def _style_model(self, target: Target, style: Style) -> ObjectModel:
-        from emitter.styles import style_model
-
         alignment = self._options.align or DEFAULT_ALIGNMENT
         visibility = self._options.visibility or "default"
+        if style == "aoti":
+            from emitter.interop.aoti import constants_model
+
+            return constants_model(target, self._package, alignment=alignment, visibility=visibility)
+        if style == "tvm":
+            from emitter.interop.tvm_object import library_bin_model
+
+            return library_bin_model(target, self._package, alignment=alignment, visibility=visibility)
+        from emitter.styles import style_model
+
         return style_model(target, style, self._package.tensors, alignment=alignment, visibility=visibility)

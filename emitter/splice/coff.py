@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["plan_object"]
 
 _READ = coff.IMAGE_SCN_CNT_INITIALIZED_DATA | coff.IMAGE_SCN_MEM_READ
-_CHARACTERISTICS = {"rodata": _READ, "data": _READ | coff.IMAGE_SCN_MEM_WRITE}
+_CHARACTERISTICS = {
+    "rodata": _READ,
+    "data": _READ | coff.IMAGE_SCN_MEM_WRITE,
+    "directives": coff.IMAGE_SCN_LNK_INFO | coff.IMAGE_SCN_LNK_REMOVE,
+}
 
 _RAW_DATA_ALIGNMENT = 4  # of a section's bytes in the file
 
@@ -55,6 +59,7 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
         headers.append(coff.SectionHeader(name, 0, 0, section.size, pointer, characteristics))
         if section.data:
             pieces.append(Piece(position, section.data))
+        pieces += (Piece(position + piece.offset, piece.data) for piece in section.pieces)
         if section.tail:
             pieces.append(Piece(position + section.size - len(section.tail), section.tail))
         copies += (copy.moved(position) for copy in section.copies)

@@ -96,6 +96,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         headers.append(elf.Shdr(sh_name, sh_type, sh_flags, 0, position, section.size, 0, 0, section.alignment))
         if section.data:
             pieces.append(Piece(position, section.data))
+        pieces += (Piece(position + piece.offset, piece.data) for piece in section.pieces)
         if section.tail:
             pieces.append(Piece(position + section.size - len(section.tail), section.tail))
         copies += (copy.moved(position) for copy in section.copies)

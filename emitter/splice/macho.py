@@ -79,6 +79,7 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
         at = fileoff + addr
         if section.data:
             pieces.append(Piece(at, section.data))
+        pieces += (Piece(at + piece.offset, piece.data) for piece in section.pieces)
         if section.tail:
             pieces.append(Piece(at + section.size - len(section.tail), section.tail))
         copies += (copy.moved(at) for copy in section.copies)

@@ -19,7 +19,7 @@ FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitt
 
 # What everything may import, and what imports nothing above itself.
 FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho", "model",
-              "modules", "package", "records", "sections", "targets", "values"}  # fmt: skip
+              "modules", "package", "records", "sections", "sources", "targets", "values"}  # fmt: skip
 DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
@@ -37,6 +37,8 @@ HOMES = {
     "llvmlite": ("emitter.llvm",),
     "lief": ("emitter.inspect.second_lief",),
     "elftools": ("emitter.inspect.second_elf",),
+    "tvm": ("emitter.interop.tvm",),
+    "tvm_ffi": ("emitter.interop.tvm",),
 }
 
 

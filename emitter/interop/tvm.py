@@ -1,0 +1,137 @@
+"""TVM's runtime as a client: objects that `tvm.runtime.load_module` finds its modules and constants in.
+
+`emitter.emit(..., symbols="tvm")`, or `emitter --symbols tvm`, writes a package so. Here is what needs more: the hook
+of `export_library`, and the form that a program registers by a constructor. TVM itself is imported by the hook alone,
+whose caller has imported it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from emitter import targets
+from emitter.errors import TargetError, UsageError, shown
+from emitter.layout import Copy
+from emitter.package import BufferSource, Extent
+from emitter.records import TYPE_CHECKING
+from emitter.values import path_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from emitter.interop.tvm_wire import Wire
+    from emitter.package import Package, Source
+    from emitter.targets._base import Target
+
+__all__ = ["emit_library_bin", "fpack_imports"]
+
+
+def emit_library_bin(
+    package: Package,
+    output: str | os.PathLike[str],
+    *,
+    target: str = "native",
+    system_lib_prefix: str | None = None,
+) -> str:
+    """Write the modules and tensors of `package` as an object for TVM's runtime; return its path.
+
+    What the modules become is said in docs/tvm.md. With `system_lib_prefix`, which may be empty, the symbol is
+    `<prefix>__tvm_ffi__library_bin`, and a constructor registers it with TVMFFIEnvModRegisterSystemLibSymbol: for
+    programs that TVM and the model are linked into, found by `tvm_ffi.system_lib(prefix)`. The constructor is code, so
+    llvmlite is needed. Raises EmitterError, and leaves nothing half done.
+    """
+    from emitter.interop.tvm_wire import plan_wire
+
+    path = path_text(output)
+    resolved = targets.resolve(target).target
+    if not package.tensors and not package.modules:
+        raise UsageError("there is nothing to write", hint="add a tensor or a module")
+    _write(path, resolved, plan_wire(package), system_lib_prefix, package.sources)
+    return path
+
+
+def fpack_imports(mod: Any, is_system_lib: bool, symbol_prefix: str, workspace_dir: str) -> str:
+    """Pack what a TVM module imports into an object beside the others of an export; return its path.
+
+    It is called by `mod.export_library(..., fpack_imports=fpack_imports)`. The target is that of the LLVM modules in
+    `mod`, this machine's where there are none. Raises TargetError for a triple that is not supported, or for several.
+    """
+    import numpy
+    import tvm_ffi
+
+    target = _target_of(mod)
+    tensor = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(mod)
+    data = memoryview(numpy.from_dlpack(tensor))
+    extent = Extent(BufferSource("the imports of the TVM module", data), 0, data.nbytes)
+    copy = Copy(0, data.nbytes, extent, 1, (data.nbytes,), 8)
+    path = os.path.join(workspace_dir, f"{symbol_prefix}devc{target.object_suffix}")
+    _write(path, target, _wire_of(copy), symbol_prefix if is_system_lib else None, ())
+    return path
+
+
+def _wire_of(copy: Copy) -> Wire:
+    from emitter.interop.tvm_wire import Wire
+
+    return Wire(copy.size, (), (copy,))
+
+
+def _write(path: str, target: Target, wire: Wire, prefix: str | None, inputs: Iterable[Source]) -> None:
+    from emitter.output import open_output
+    from emitter.transfer import write_plan
+
+    if prefix is not None:
+        from emitter.interop.tvm_system import plan_system_lib
+
+        plan = plan_system_lib(target, wire, prefix)
+    else:
+        from emitter.interop.tvm_object import wire_model
+        from emitter.writers import plan_linkable
+
+        plan = plan_linkable(target, "object", path, wire_model(target, wire))
+    with open_output(path, plan.size, inputs=inputs) as out:
+        write_plan(out.fd, plan, None)
+        if prefix is None:
+            from emitter.check import check
+
+            check(out.fd, "object", target, plan, None, None)
+        out.commit()
+
+
+def _target_of(mod: Any) -> Target:
+    """Return the target of the code in a TVM module and in all that it imports."""
+    import json
+
+    triples = set()
+    for module in _walk(mod):
+        if module.kind == "llvm":
+            # TVM states it as JSON, with the triple that LLVM compiled for.
+            said = module.get_function("_get_target_string")()
+            try:
+                triples.add(json.loads(said)["mtriple"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise TargetError(
+                    "TVM does not say which triple it compiled for",
+                    expected='a target with the attribute "mtriple"',
+                    actual=shown(said),
+                    hint="name it in the target that the module is compiled for",
+                ) from error
+    if len(triples) > 1:
+        raise TargetError(
+            "the modules are compiled for several triples",
+            actual=", ".join(sorted(map(shown, triples))),
+            hint="compile all for one target",
+        )
+    return targets.resolve(next(iter(triples), "native")).target
+
+
+def _walk(mod: Any) -> Iterator[Any]:
+    """Yield a module and all that it imports, each once."""
+    found = [mod]
+    seen = {mod}
+    for module in found:
+        for child in module.imports:
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+    return iter(found)
