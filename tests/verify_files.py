@@ -403,6 +403,21 @@ def with_pdb(files: Files, option: str) -> bytes:
     return files.run(f"pdb{len(option)}", shell, {"x.obj": coff_object(b"abcd")}, "out")
 
 
+SYSROOT = f'sysroot = "/usr/{A64}"\n'
+
+
+def sysroot_lib(
+    key: str, source: str = 'int puts(const char *); int f(void) { return puts("x"); }', options: str = ""
+) -> Any:
+    """Return a maker of a library for AArch64 that is linked with the C library of the cross compiler."""
+    shell = (
+        f"{A64}-gcc -shared -fPIC -Wl,-soname,libd.so d.c -o libd.so;"
+        f" {A64}-gcc -shared -fPIC x.c {options} -Wl,-soname,x.so -o out"
+    )
+    sources: dict[str, str | bytes] = {"x.c": source, "d.c": "int d;"}
+    return lambda files: ("x.so", files.run(f"sysroot-{key}", shell, sources, "out"))
+
+
 def libraries(one: str, two: str, *names: str) -> Callable[[Files], tuple[str, bytes]]:
     """Return a maker of a zip file of two libraries with the symbols `names`."""
 
@@ -585,6 +600,12 @@ ROWS: list[Row] = [
         linked("time64", "-D_TIME_BITS=64", "-D_FILE_OFFSET_BITS=64", source=TIME, compiler="i686-linux-gnu-gcc"),
         YOCTO,
     ),
+    Row("elf-needed-missing", sysroot_lib("needsd", "int x;", "-Wl,--no-as-needed ./libd.so"), sysroot_lib("plain"),
+        {"profile": SYSROOT}),
+    Row("elf-needed-unused", sysroot_lib("unused", "int x;", "-Wl,--no-as-needed -lm"), sysroot_lib("plain"),
+        {"profile": SYSROOT}),
+    Row("elf-undefined-symbol", sysroot_lib("undef", "int nobody(void); int f(void) { return nobody(); }"),
+        sysroot_lib("plain"), {"profile": SYSROOT}),
     # symbols
     *(Row(name, obj(Files.blob), emitted(X86, ".o"))
       for name in ("elf-data-symbol", "elf-data-alignment", "elf-data-writable", "elf-absolute-symbol")),
@@ -607,6 +628,7 @@ ROWS: list[Row] = [
     Row("pack-index", patched(X86, lambda data: data.replace(b"\0alpha\0", b"\0alphb\0"), ".pack"),
         emitted(X86, ".pack")),
     Row("pack-checksum", patched(X86, lambda data: flipped(data, data.index(b"betabeta"))), emitted(X86)),
+    Row("pack-sidecar", lambda files: ("m.so", files.emitted(X86, ".so", sidecar=True)), emitted(X86)),
     Row("pack-source", patched(X86, lambda data: flipped(data, data.index(b"betabeta"))), emitted(X86),
         {"against": ["alpha=raw:alpha.bin", "beta=raw:beta.bin"]}),
     Row("pack-duplicates", twice, emitted(X86, ".pack")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from emitter.errors import EmitterError, FormatError, InputError, UsageError, shown
+from emitter.errors import EmitterError, FormatError, InputError, LoadError, UsageError, shown
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.check import Check, MemberFacts
 from emitter.verify.containers import HEAD, Budget, Item, container_kind, items_of_container, walk
@@ -364,7 +364,7 @@ class _Run:
                         self._add(check, rule, severity, _more())
                         break
                     self._add(check, rule, severity, found)
-            except FormatError as error:
+            except (FormatError, LoadError) as error:
                 # Several rules look at one part, which the report has noticed too: it is broken once.
                 broken = broken or {str(fault.error) for fault in _faults(check)}
                 if str(error) not in broken:

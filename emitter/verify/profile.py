@@ -42,6 +42,7 @@ KEYS: dict[str, Key] = {
     "page-size-32": Key(int, "largest page that its 32-bit programs meet, in bytes"),
     "symbol-versions": Key(dict, "newest version of each family of versioned symbols that the platform has"),
     "libraries": Key(list, "patterns of all the libraries that an artefact may need"),
+    "sysroot": Key(str, "folder with the platform's files: libraries and symbols that are needed must be there"),
     "hash-styles": Key(list, "hash tables that a library must have", ("sysv", "gnu")),
     "soname": Key(bool, "whether a library must state DT_SONAME, its own file name"),
     "build-id": Key(bool, "whether a linked file must have a build id"),
@@ -181,12 +182,8 @@ def _all(names: Mapping[str, object]) -> str:
 
 def read_toml(path: str) -> dict[str, Any]:
     """Return the content of a TOML file; raise UsageError if it cannot be read."""
-    from importlib import import_module
+    from emitter.values import parse_toml
 
-    try:
-        toml = import_module("tomllib")
-    except ImportError:
-        toml = import_module("tomli")  # Python 3.10
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_TOML + 1)
@@ -195,7 +192,6 @@ def read_toml(path: str) -> dict[str, Any]:
     if len(data) > _MAX_TOML:
         raise UsageError("the file is too long", where=path, expected=f"at most {_MAX_TOML} bytes")
     try:
-        document: dict[str, Any] = toml.loads(data.decode())
+        return parse_toml(data.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not TOML: {error}", where=path) from error
-    return document

@@ -20,6 +20,7 @@ from emitter.verify.rules import (  # noqa: F401 - each enters its rules
     stack,
     structure,
     symbols,
+    sysroot,
 )  # isort: skip
 
 __all__: list[str] = []

@@ -7,6 +7,7 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.device import ELF_KIND, FATBIN_MAGIC, PTX_KIND, device_format, read_fatbin, read_ptx
 from emitter.verify.model import Found, rule
 from emitter.verify.rules._elf import elf_of, section_names
+from emitter.verify.rules.payload import loaded, payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,13 +60,14 @@ def _find(check: Check) -> Iterator[Blob]:
     if check.format == "elf" and elf_of(check).ehdr.e_machine == _EM_CUDA:
         yield Blob("cubin", view, "", 0, 0, last=True)
         return
-    for pack in check.report.packs:
-        for tensor in pack.tensors():
-            head = view.read_up_to(tensor.offset, min(tensor.nbytes, 512))
+    for pack in loaded(check):
+        # A sidecar is a pack, and verified as a file of its own.
+        for payload in payloads(pack) if not pack.sidecar else ():
+            head = view.read_up_to(payload.offset, min(payload.size, 512))
             kind = _kind(head, "")
             if kind is not None:
-                window = view.window(tensor.offset, tensor.nbytes, f"tensor {tensor.name}")
-                yield Blob(kind, window, f"tensor {tensor.name}", tensor.offset, tensor.alignment, last=False)
+                window = view.window(payload.offset, payload.size, payload.subject)
+                yield Blob(kind, window, payload.subject, payload.offset, payload.alignment, last=False)
     if check.format == "elf":
         for number, shdr in elf_of(check).sections():
             if section_names(check)[number] in {".nv_fatbin", "__nv_relfatbin"} and shdr.sh_type != 8:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from emitter.records import TYPE_CHECKING
+import os
+from contextlib import contextmanager
+
+from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.model import Found, rule
 from emitter.verify.rules._elf import (
     PF_W,
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from emitter.inspect.elf_records import Phdr, Shdr
     from emitter.inspect.report import PackEntry
+    from emitter.inspect.view import View
+    from emitter.loaders import Pack
     from emitter.verify.check import Check
 
 # What loaders keep: musl and glibc before 2.35 map at multiples of a page, whatever p_align says.
@@ -31,6 +36,68 @@ _KEPT_ALIGNMENT = 4096
 
 def _name(pack: PackEntry) -> str:
     return f"pack {pack.symbol}" if pack.symbol else f"pack at {pack.offset:#x}"
+
+
+class Payload(NamedTuple):
+    """Bytes that a pack names: of a tensor, or of an alternative of a module (`kind` is then the module's).
+
+    `offset` counts from the start of the file that holds them.
+    """
+
+    subject: str
+    kind: str
+    offset: int
+    size: int
+    alignment: int
+    crc32c: int
+
+
+def loaded(check: Check) -> list[Pack]:
+    """Return the packs of a file as the loader gives them. Those that follow their sidecar have its bytes."""
+
+    def find() -> list[Pack]:
+        from emitter.errors import LoadError
+        from emitter.loaders import load
+
+        if not check.report.packs:
+            return []
+        if alone(check):
+            try:
+                return list(load(check.path).packs)
+            except LoadError:
+                pass  # a sidecar that is not there: its own rule says so
+        return list(load(check.view.buffer()).packs)
+
+    return check.fact("loaded packs", find)
+
+
+def alone(check: Check) -> bool:
+    """Return whether the file is a file of its own, which has a folder to look for a sidecar in."""
+    return not check.member and not check.containers
+
+
+@contextmanager
+def data_of(check: Check, pack: Pack) -> Iterator[View | None]:
+    """Yield a view of the file that holds the bytes of a pack, or None where that is a sidecar which is not there."""
+    if not pack.sidecar:
+        yield check.view
+    elif os.path.basename(pack.path) == pack.sidecar:
+        from emitter.inspect.view import View
+
+        with View.open(pack.path) as view:
+            yield view
+    else:
+        yield None
+
+
+def payloads(pack: Pack) -> Iterator[Payload]:
+    """Yield the payloads that a pack names, each as often as it is named."""
+    for tensor in pack.tensors():
+        yield Payload(f"tensor {tensor.name}", "", tensor.file_offset, tensor.nbytes, tensor.alignment, tensor.crc32c)
+    for module in pack.modules:
+        for one in module.alternatives:
+            subject = f"module {module.name or module.number}, alternative {one.number}"
+            yield Payload(subject, one.kind, one.file_offset, one.size, one.alignment, one.crc32c)
 
 
 # A55
@@ -45,22 +112,44 @@ def _name(pack: PackEntry) -> str:
 def pack_index(check: Check) -> Iterator[Found]:
     """Check every rule of docs/pack-format.md outside of the payloads."""
     from emitter.errors import EmitterError
-    from emitter.loaders import load
 
-    for number, pack in enumerate(load(check.view.buffer()).packs):
+    for number, pack in enumerate(loaded(check)):
         try:
             pack.validate()
-            for tensor in pack.tensors():
-                del tensor  # making one compares type, shape and size
+            for payload in payloads(pack):
+                del payload  # making one compares type, shape and size
         except EmitterError as error:  # noqa: PERF203 - one broken pack does not hide the others
             where = f"pack {number}" + (f": {error.where.rpartition(': ')[2]}" if error.where else "")
             yield Found(where, error.expected or "", f"{error.what}: {error.actual}" if error.actual else error.what)
 
 
+@rule(
+    "pack-sidecar",
+    "The file that holds the bytes of a pack is not beside it, or is another one",
+    why="opening the library fails on the device",
+    fix="ship the sidecar in the same folder, and replace both together",
+    formats=("*",),
+    needs=("pack",),
+)
+def pack_sidecar(check: Check) -> Iterator[Found]:
+    """Follow each sidecar as the loader does."""
+    from emitter.errors import EmitterError
+    from emitter.loaders import load
+
+    names = [pack.sidecar for pack in check.report.packs if pack.sidecar]
+    if names and alone(check):
+        try:
+            load(check.path)
+        except EmitterError as error:
+            yield Found(names[0], error.expected or "", f"{error.what}: {error.actual}" if error.actual else error.what)
+    elif names:
+        yield Found(names[0], "beside the library", "not looked for in a container", "info")
+
+
 # A48
 @rule(
     "pack-checksum",
-    "The bytes of a tensor are not those that were written",
+    "The bytes of a tensor or module are not those that were written",
     why="the model loads and computes wrong results: nothing else looks at every byte",
     fix="copy or emit the file again; find what changed it (a text-mode transfer, a bad disk, a hand-made patch)",
     formats=("*",),
@@ -68,16 +157,17 @@ def pack_index(check: Check) -> Iterator[Found]:
 )
 def pack_checksum(check: Check) -> Iterator[Found]:
     """Read every payload once, and compare its CRC-32C with that in the index."""
-    for pack in check.report.packs:
+    for pack in loaded(check):
         met: set[tuple[int, int]] = set()
-        for tensor in pack.tensors():
-            place = (tensor.offset, tensor.nbytes)
-            if place in met:
-                continue
-            met.add(place)
-            actual = check.view.crc32c(tensor.offset, tensor.nbytes, f"tensor {tensor.name}")
-            if actual != tensor.crc32c:
-                yield Found(f"tensor {tensor.name}", f"CRC-32C {tensor.crc32c:#010x}", f"{actual:#010x}")
+        with data_of(check, pack) as view:
+            for payload in payloads(pack) if view is not None else ():
+                place = (payload.offset, payload.size)
+                if place in met or view is None:
+                    continue
+                met.add(place)
+                actual = view.crc32c(payload.offset, payload.size, payload.subject)
+                if actual != payload.crc32c:
+                    yield Found(payload.subject, f"CRC-32C {payload.crc32c:#010x}", f"{actual:#010x}")
 
 
 # --against
@@ -92,32 +182,29 @@ def pack_checksum(check: Check) -> Iterator[Found]:
 def pack_source(check: Check) -> Iterator[Found]:
     """Compare every tensor of every pack with the one of its name in the sources, byte by byte."""
     sources = check.sources
-    if sources is None:
-        return
-    for pack in check.report.packs:
-        order = pack.byte_order
-        if order not in ("little", "big"):
-            continue
-        for tensor in pack.tensors():
-            subject = f"tensor {tensor.name}"
-            source = sources.tensors.get(tensor.name)
-            if source is None:
-                yield Found(subject, "a tensor of the source", "the source has none of this name")
-                continue
-            sources.met.add(tensor.name)
-            facts = (str(source.dtype), tuple(source.shape)), (tensor.dtype, tensor.shape)
-            if facts[0] != facts[1]:
-                expected, actual = (f"{dtype} {list(shape)}" for dtype, shape in facts)
-                yield Found(subject, expected, actual)
-                continue
-            base = tensor.offset
+    for pack in loaded(check) if sources is not None else ():
+        with data_of(check, pack) as view:
+            for tensor in pack.tensors():
+                if sources is None or view is None:
+                    continue
+                subject = f"tensor {tensor.name}"
+                source = sources.tensors.get(tensor.name)
+                if source is None:
+                    yield Found(subject, "a tensor of the source", "the source has none of this name")
+                    continue
+                sources.met.add(tensor.name)
+                facts = (str(source.dtype), tuple(source.shape)), (str(tensor.dtype), tensor.shape)
+                if facts[0] != facts[1]:
+                    expected, actual = (f"{dtype} {list(shape)}" for dtype, shape in facts)
+                    yield Found(subject, expected, actual)
+                    continue
 
-            def read(offset: int, length: int, base: int = base) -> bytes:
-                return check.view.read(base + offset, length, "a tensor")
+                def read(offset: int, length: int, base: int = tensor.file_offset, view: View = view) -> bytes:
+                    return view.read(base + offset, length, "a tensor")
 
-            different = sources.difference(tensor.name, read, tensor.nbytes, order)  # type: ignore[arg-type] # looked at
-            if different is not None:
-                yield Found(subject, "the bytes of the source", f"they differ from byte {different} on")
+                different = sources.difference(tensor.name, read, tensor.nbytes, pack.byte_order)
+                if different is not None:
+                    yield Found(subject, "the bytes of the source", f"they differ from byte {different} on")
 
 
 # A56
@@ -132,23 +219,23 @@ def pack_source(check: Check) -> Iterator[Found]:
 )
 def pack_duplicates(check: Check) -> Iterator[Found]:
     """Compare payloads of one size and one CRC-32C byte by byte."""
-    for pack in check.report.packs:
-        met: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        for tensor in pack.tensors():
-            if not tensor.nbytes:
-                continue
-            others = met.setdefault((tensor.crc32c, tensor.nbytes), [])
-            if any(offset == tensor.offset for offset, _ in others):
-                continue
-            for offset, name in others:
-                if _equal(check, offset, tensor.offset, tensor.nbytes):
-                    yield Found(f"tensor {tensor.name}", f"stored with {name}", f"{tensor.nbytes} bytes once more")
-                    break
-            others.append((tensor.offset, tensor.name))
+    for pack in loaded(check):
+        met: dict[tuple[int, int], list[Payload]] = {}
+        with data_of(check, pack) as view:
+            for payload in payloads(pack):
+                others = met.setdefault((payload.crc32c, payload.size), [])
+                if not payload.size or view is None or any(payload.offset == other.offset for other in others):
+                    continue
+                twin = next((other for other in others if _equal(view, other, payload)), None)
+                if twin is not None:
+                    yield Found(payload.subject, f"stored with {twin.subject}", f"{payload.size} bytes once more")
+                others.append(payload)
 
 
-def _equal(check: Check, one: int, two: int, size: int) -> bool:
-    pieces = zip(check.view.chunks(one, size, "a tensor"), check.view.chunks(two, size, "a tensor"), strict=True)
+def _equal(view: View, one: Payload, two: Payload) -> bool:
+    pieces = zip(
+        view.chunks(one.offset, one.size, one.subject), view.chunks(two.offset, two.size, two.subject), strict=True
+    )
     return all(first == second for first, second in pieces)
 
 
