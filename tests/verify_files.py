@@ -403,6 +403,19 @@ def with_pdb(files: Files, option: str) -> bytes:
     return files.run(f"pdb{len(option)}", shell, {"x.obj": coff_object(b"abcd")}, "out")
 
 
+def engine(**requires: str) -> Callable[[Files], tuple[str, bytes]]:
+    """Return a maker of a pack with a module for TensorRT."""
+
+    def make(files: Files) -> tuple[str, bytes]:
+        package = tensors()
+        package.add_module("engine", "tensorrt", b"ftrt" + bytes(100), requires=requires, alignment=256)
+        path = files.folder / "engine.pack"
+        emit(package, path, target=X86)
+        return "engine.pack", path.read_bytes()
+
+    return make
+
+
 SYSROOT = f'sysroot = "/usr/{A64}"\n'
 
 
@@ -739,6 +752,7 @@ ROWS: list[Row] = [
     Row("device-cubin", lib(lambda data: ehdr(data, e_machine=190)),
         lib(lambda data: ehdr(data, e_machine=190, e_flags=87))),
     Row("device-alignment", with_program(FATBIN, 4), with_program(FATBIN, 8)),
+    Row("device-engine-requirements", engine(sm="87"), engine(sm="87", tensorrt=">= 10.3, < 11")),
     Row("device-section", with_program(FATBIN, 8, ".so"), emitted(X86)),
     # packages
     Row("android-abi-folder", zipped("x.apk", "lib/arm64-v8a/libx.so", Files.lib),

@@ -522,3 +522,25 @@ def test_a_source_that_nothing_holds_is_an_error(tmp_path: Path) -> None:
     result = verify(tmp_path / "x.o", against=[f"w=raw:{tmp_path}/w.bin"])
     assert result.status == 2
     assert "holds a pack" in str(result.errors[0])
+
+
+@pytest.mark.parametrize("sidecar", [False, True])
+def test_every_payload_is_read(sidecar: bool, tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("w", b"tensor" * 50)
+    package.add_module("engine", "graph", b"module" * 50)
+    path = tmp_path / "m.so"
+    emit(package, path, target=X86, sidecar=sidecar)
+    assert verify(path, target=X86).findings == []
+    where = next(tmp_path.glob("*.pack")) if sidecar else path
+    for word, subject in ((b"tensortensor", "tensor w"), (b"modulemodule", "module engine, alternative 0")):
+        data = where.read_bytes()
+        at = data.index(word) + 7
+        where.write_bytes(data[:at] + b"X" + data[at + 1 :])
+        result = verify(path, target=X86)
+        assert ("pack-checksum", subject) in [(finding.rule, finding.subject) for finding in result.findings]
+        where.write_bytes(data)
+    if sidecar:
+        assert [file.kind for file in verify(tmp_path, target=X86).files] == ["pack", "ELF shared object"]
+        where.unlink()
+        assert [finding.rule for finding in verify(path, target=X86).findings] == ["pack-sidecar"]

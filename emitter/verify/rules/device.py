@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ALL = ("*", "fatbin", "ptx")
 _ELF = b"\x7fELF"
 _EM_CUDA = 190
-_PLAN = b"ftrt"  # what serialised TensorRT engines begin with
+_PLANS = (b"ftrt", b"ptrt")  # what serialised TensorRT engines begin with, the second until version 6
 _HIP_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 
 # What drivers want the address of a program to be a multiple of: fatbins and cubins are read in words of 8 bytes, HIP's
@@ -40,7 +40,7 @@ class Blob(NamedTuple):
 def _kind(head: bytes, name: str) -> str | None:
     if head.startswith(_HIP_BUNDLE):
         return "HIP bundle"
-    if head.startswith(_PLAN):
+    if head.startswith(_PLANS):
         return "TensorRT plan"
     if head.startswith(_ELF) and len(head) > 20 and int.from_bytes(head[18:20], "little") == _EM_CUDA:
         return "cubin"
@@ -230,6 +230,25 @@ def device_alignment(check: Check) -> Iterator[Found]:
         if not blob.last and blob.alignment < wanted:
             severity = "warning" if blob.kind == "TensorRT plan" else None
             yield Found(blob.subject, f"{blob.kind} aligned to {wanted}", blob.alignment, severity)
+
+
+# A94, B43
+@rule(
+    "device-engine-requirements",
+    "An engine does not say which GPU and which TensorRT it is for",
+    severity="warning",
+    why="engines are built for one GPU and one version: elsewhere loading fails, and no other can be chosen",
+    fix="say it when emitting: requires sm and tensorrt of the module (docs/manifest.md)",
+    formats=("*",),
+    needs=("pack",),
+)
+def device_engine_requirements(check: Check) -> Iterator[Found]:
+    """Look at the conditions of modules for TensorRT."""
+    for pack in loaded(check):
+        for payload in payloads(pack):
+            missing = [key for key in ("sm", "tensorrt") if key not in payload.conditions]
+            if payload.kind == "tensorrt" and missing:
+                yield Found(payload.subject, "conditions on sm and tensorrt", f"none on {' and '.join(missing)}")
 
 
 # A95

@@ -39,9 +39,9 @@ def _name(pack: PackEntry) -> str:
 
 
 class Payload(NamedTuple):
-    """Bytes that a pack names: of a tensor, or of an alternative of a module (`kind` is then the module's).
+    """Bytes that a pack names: of a tensor, or of an alternative of a module.
 
-    `offset` counts from the start of the file that holds them.
+    `offset` counts from the start of the file that holds them; `kind` and `conditions` (their keys) are a module's.
     """
 
     subject: str
@@ -50,6 +50,7 @@ class Payload(NamedTuple):
     size: int
     alignment: int
     crc32c: int
+    conditions: tuple[str, ...] = ()
 
 
 def loaded(check: Check) -> list[Pack]:
@@ -97,7 +98,8 @@ def payloads(pack: Pack) -> Iterator[Payload]:
     for module in pack.modules:
         for one in module.alternatives:
             subject = f"module {module.name or module.number}, alternative {one.number}"
-            yield Payload(subject, one.kind, one.file_offset, one.size, one.alignment, one.crc32c)
+            keys = tuple(condition.key for condition in one.conditions)
+            yield Payload(subject, one.kind, one.file_offset, one.size, one.alignment, one.crc32c, keys)
 
 
 # A55
