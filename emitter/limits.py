@@ -203,7 +203,11 @@ def proposals(target: Target, format_: Format, size: int, largest: int, *, sidec
         ("object", target.object_suffix),
         ("pack", ".pack"),
     )
+    # A program of Windows is an image as a DLL is: what an archive holds and no image does cannot be linked.
+    unlinkable = target.object_format == "coff" and exceeded(target, "library", size + _OVERHEAD) is not None
     for other, suffix in others:
+        if unlinkable and other in {"archive", "object"}:
+            continue
         if other != format_ and suffix is not None and exceeded(target, other, size + _OVERHEAD) is None:
             found.append(f"{suffix}: {_ARTICLE[other]} holds it")
             break

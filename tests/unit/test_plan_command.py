@@ -204,7 +204,7 @@ def test_text_that_does_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]
         "  limit      2147483647 bytes (2.0 GiB): PE images: 2 GiB, as Microsoft documents it; EXCEEDED",
         f"  problem    the library is too large: expected at most {limit}, found 3221291008",
         "  instead    --sidecar: the library holds the index, a .pack beside it the bytes",
-        "             .lib: an archive holds it",
+        "             .pack: a pack holds it",
     ]
 
 
