@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Literal
 
-    from emitter.verify.engine import Result
+    from emitter.verify.result import Result
 
 __all__ = ["assert_ok", "verify"]
 
@@ -39,7 +39,8 @@ def verify(
     Raises UsageError for options that make no sense, InputError where there is nothing to verify. What is wrong with a
     file is a finding; a named file that is no artefact is one of the result's `errors`.
     """
-    from emitter.verify.engine import Options, verify_paths
+    from emitter.verify.engine import verify_paths
+    from emitter.verify.result import Options
 
     options = Options(
         target=target,

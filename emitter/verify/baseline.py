@@ -1,4 +1,4 @@
-"""The baseline: findings that were there when verification was introduced, and that do not count.
+"""Findings that do not count: those that waivers mean, and those of the baseline, which were there at the beginning.
 
 A finding is known by rule, path, member and subject; what exactly was found may change. Paths are as they were given.
 """
@@ -11,10 +11,11 @@ from emitter.errors import UsageError
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from emitter.verify.engine import Result
     from emitter.verify.model import Finding
+    from emitter.verify.result import Result
+    from emitter.verify.settings import Settings
 
-__all__ = ["SCHEMA", "suppress", "write"]
+__all__ = ["SCHEMA", "suppress", "waive", "write"]
 
 SCHEMA = "emitter.baseline/1"
 
@@ -28,6 +29,31 @@ def _key(finding: Finding) -> tuple[str, ...]:
 
 def _normal(path: str) -> str:
     return os.path.normpath(path).replace(os.sep, "/")
+
+
+def waive(result: Result, settings: Settings) -> None:
+    """Take out what waivers mean, and say which of them are of no use any more."""
+    import datetime
+
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    used: set[int] = set()
+    kept = []
+    for finding in result.findings:
+        for number, waiver in enumerate(settings.waivers):
+            if settings.waives(waiver, finding):
+                used.add(number)
+                if waiver.expires is None or waiver.expires >= today:
+                    result.waived.append((finding, waiver.reason))
+                    break
+                result.note(
+                    f"the waiver of {waiver.rule} for {waiver.path} expired on {waiver.expires} ({waiver.reason})"
+                )
+        else:
+            kept.append(finding)
+    result.findings = kept
+    for number, waiver in enumerate(settings.waivers):
+        if number not in used:
+            result.note(f"the waiver of {waiver.rule} for {waiver.path} is not used ({waiver.reason})")
 
 
 def suppress(result: Result, path: str | None) -> None:

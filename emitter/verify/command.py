@@ -45,8 +45,9 @@ def verify_options(parser: argparse.ArgumentParser) -> None:
 def run_verify(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Verify, give the report to `write`, which takes text for standard output, and return the exit status."""
     import emitter.verify.rules  # noqa: F401 - it fills the table of rules, which --rule looks into
-    from emitter.verify.engine import Options, verify_paths
+    from emitter.verify.engine import verify_paths
     from emitter.verify.output import FORMATS
+    from emitter.verify.result import Options
     from emitter.verify.settings import check_page_size, parse_size
 
     chosen = options.format or ("json" if options.json else "text")

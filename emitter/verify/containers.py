@@ -14,6 +14,7 @@ import struct
 from emitter.errors import EmitterError, FormatError, InputError
 from emitter.inspect.view import View
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.verify.compression import COMPRESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def container_kind(head: bytes) -> str | None:
         return "deb"
     if head[257:262] == b"ustar":
         return "tar"
-    return next((kind for kind, magic, _ in _COMPRESSIONS if head.startswith(magic)), None)
+    return next((kind for kind, magic, _ in COMPRESSIONS if head.startswith(magic)), None)
 
 
 def items_of_container(
@@ -297,7 +298,7 @@ def _tar_compressed(
     """Yield the members of a compressed tar archive, which is read once from front to end."""
     import tarfile
 
-    opener = next(opener for name, _, opener in _COMPRESSIONS if name == kind)
+    opener = next(opener for name, _, opener in COMPRESSIONS if name == kind)
     stream = io.BufferedReader(_Counting(opener(_file(view), view.where), budget, view.where), _STEP)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for entry in archive:
@@ -332,45 +333,5 @@ def _deb(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[by
             yield from _READERS.get(found, _tar_compressed)(found, item, inner, budget, wanted)
         position += 60 + size + size % 2
 
-
-def _gzip(file: IO[bytes], where: str) -> IO[bytes]:
-    import gzip
-
-    return gzip.GzipFile(filename=where, fileobj=file)  # type: ignore[return-value] # it reads as one
-
-
-def _bz2(file: IO[bytes], where: str) -> IO[bytes]:
-    import bz2
-
-    del where
-    return bz2.BZ2File(file)
-
-
-def _xz(file: IO[bytes], where: str) -> IO[bytes]:
-    import lzma
-
-    del where
-    return lzma.LZMAFile(file)
-
-
-def _zstd(file: IO[bytes], where: str) -> IO[bytes]:
-    from importlib import import_module
-
-    try:
-        module = import_module("compression.zstd")  # of Python 3.14
-    except ImportError as error:
-        raise InputError(
-            "this Python cannot read zstd", where=where, hint="unpack it first, or use Python 3.14 or later"
-        ) from error
-    stream: IO[bytes] = module.ZstdFile(file)
-    return stream
-
-
-_COMPRESSIONS: tuple[tuple[str, bytes, Callable[[IO[bytes], str], IO[bytes]]], ...] = (
-    ("gz", b"\x1f\x8b", _gzip),
-    ("bz2", b"BZh", _bz2),
-    ("xz", b"\xfd7zXZ\0", _xz),
-    ("zst", b"\x28\xb5\x2f\xfd", _zstd),
-)
 
 _READERS: dict[str, Callable[..., Iterator[Item]]] = {"zip": _zip, "tar": _tar, "deb": _deb}

@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 
 from emitter.errors import EmitterError, FormatError, InputError, LoadError, UsageError, shown
-from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING
 from emitter.verify.check import Check, MemberFacts
 from emitter.verify.containers import HEAD, Budget, Item, container_kind, items_of_container, walk
 from emitter.verify.device import device_format
-from emitter.verify.identify import guess_target, kind_of, page_size_of, recognised
+from emitter.verify.identify import (
+    guess_target,
+    is_container,
+    kind_of,
+    linker_script,
+    page_size_of,
+    promises,
+    recognised,
+)
 from emitter.verify.model import RULES, Finding, rank
 from emitter.verify.profile import DEFAULT, load_profile
+from emitter.verify.result import Options, Result, Verified
 from emitter.verify.settings import Settings, find_settings, read_settings
 from emitter.verify.together import Together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from emitter.inspect.report import Artefact, Fault
     from emitter.inspect.view import View
@@ -25,103 +34,11 @@ if TYPE_CHECKING:
     from emitter.verify.profile import Profile
     from emitter.verify.source import Sources
 
-__all__ = ["Options", "Result", "Verified", "verify_paths"]
+__all__ = ["verify_paths"]
 
 MALFORMED = "file-malformed"
 MAX_FOUND = 20  # findings of one rule in one file that are told apart; one that is broken 10,000 times is broken once
 _MAX_MEMBERS = 1_000_000
-
-# Names that promise an artefact.
-_PROMISES = (".so", ".o", ".a", ".dylib", ".dll")
-_COMPRESSED_TAR = (".tgz", ".txz", ".tbz", ".tbz2", ".tzst")
-
-
-class Options(NamedTuple):
-    """What the caller asks for; what is None comes from the configuration, then from the profile.
-
-    `target` is a target's name in any spelling, `page_size` and `max_size` are bytes, `against` paths of inputs whose
-    tensors the artefacts must hold, `config` the path of a configuration (None: it is looked for; empty: none),
-    `severities` what to make of single rules; `second_parser`: ask pyelftools and lief too.
-    """
-
-    target: str | None = None
-    profile: str | None = None
-    page_size: int | None = None
-    max_size: int | None = None
-    against: tuple[str, ...] = ()
-    config: str | None = None
-    baseline: str | None = None
-    severities: Mapping[str, str] = {}
-    second_parser: bool = False
-
-
-class Verified(NamedTuple):
-    """An artefact that was verified: where it is, what it is, and what for."""
-
-    path: str
-    member: str
-    kind: str
-    target: str
-    identity_judged: bool
-    profile: str
-
-    @property
-    def place(self) -> str:
-        """The file: `path`, or `path!member`."""
-        return f"{self.path}!{self.member}" if self.member else self.path
-
-
-class Result:
-    """What came of it. `findings` are those that count; `waived` and `known` (from the baseline) do not.
-
-    `errors` are files that could not be verified at all; `passed_over` counts what is no artefact in directories and
-    containers.
-    """
-
-    def __init__(self) -> None:
-        self.files: list[Verified] = []
-        self.findings: list[Finding] = []
-        self.waived: list[tuple[Finding, str]] = []
-        self.known: list[Finding] = []
-        self.notes: list[str] = []
-        self.errors: list[EmitterError] = []
-        self.passed_over = 0
-        self.fail_on = "error"
-
-    def count(self, severity: str) -> int:
-        """Return how many findings have a severity."""
-        return sum(finding.severity == severity for finding in self.findings)
-
-    @property
-    def worst(self) -> list[Finding]:
-        """The findings that fail: those at or above `fail_on`."""
-        if self.fail_on == "never":
-            return []
-        return [finding for finding in self.findings if rank(finding.severity) >= rank(self.fail_on)]
-
-    @property
-    def status(self) -> int:
-        """The exit status: 2 where something could not be verified, 1 for findings, else 0."""
-        return 2 if self.errors else 1 if self.worst else 0
-
-    def note(self, line: str) -> None:
-        """Say something about the run, once."""
-        if line not in self.notes:
-            self.notes.append(line)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the document of the schema `emitter.verify/1`."""
-        return {
-            "schema": "emitter.verify/1",
-            "status": self.status,
-            "files": [file._asdict() for file in self.files],
-            "findings": [finding.to_json() for finding in self.findings],
-            "waived": [{**finding.to_json(), "reason": reason} for finding, reason in self.waived],
-            "known": [finding.to_json() for finding in self.known],
-            "passed_over": self.passed_over,
-            "notes": self.notes,
-            "errors": [error.to_json() for error in self.errors],
-        }
 
 
 def verify_paths(paths: Sequence[str], options: Options = Options()) -> Result:  # noqa: B008 - it is immutable
@@ -151,7 +68,7 @@ def verify_paths(paths: Sequence[str], options: Options = Options()) -> Result: 
             hint="name objects, archives, libraries, programs or packs, or what holds them",
         )
     run.finish()
-    run.waive()
+    baseline.waive(result, settings)
     baseline.suppress(result, options.baseline or run.from_folder(settings.baseline))
     # The order of the files stays; within one, the worst comes first.
     place = {file.place: number for number, file in enumerate(result.files)}
@@ -200,7 +117,7 @@ class _Run:
         except InputError as error:
             if named:
                 raise
-            if os.path.isfile(path) and not os.path.getsize(path) and _promises(path):
+            if os.path.isfile(path) and not os.path.getsize(path) and promises(path):
                 self._promise_broken(Item(path, "", None, named=False), "an empty file")
                 return
             if os.path.isfile(path) and os.path.getsize(path):
@@ -219,13 +136,13 @@ class _Run:
             return
         head = view.read_up_to(0, HEAD)
         kind = container_kind(head)
-        if kind is not None and (item.named or _is_container(kind, item)):
+        if kind is not None and (item.named or is_container(kind, item)):
             self._container(kind, item, view)
         elif recognised(head, item.member or item.path, named=item.named):
             self._artefact(item, view)
         elif (device := device_format(head, item.member or item.path)) is not None:
             self._artefact(item, view, device)
-        elif _promises(item.member or item.path) and _linker_script(view):
+        elif promises(item.member or item.path) and linker_script(view):
             self.result.passed_over += 1
         elif item.named:
             raise InputError(
@@ -234,7 +151,7 @@ class _Run:
                 expected="an artefact, or a container of artefacts",
                 actual=f"it begins with {head[:8].hex(' ')}",
             )
-        elif _promises(item.member or item.path):
+        elif promises(item.member or item.path):
             self._promise_broken(item, f"it begins with {head[:8].hex(' ')}")
         else:
             self.result.passed_over += 1
@@ -246,7 +163,7 @@ class _Run:
             inner = container_kind(head)
             probe = Item(item.path, name, None, named=False)
             artefact = recognised(head, name) or device_format(head, name) is not None
-            keep = artefact or (inner is not None and _is_container(inner, probe)) or _promises(name)
+            keep = artefact or (inner is not None and is_container(inner, probe)) or promises(name)
             self.result.passed_over += not keep
             return keep
 
@@ -435,30 +352,6 @@ class _Run:
             if severity != "off":
                 self.result.findings.append(finding._replace(severity=severity))
 
-    def waive(self) -> None:
-        """Take out what waivers mean, and say which of them are of no use any more."""
-        import datetime
-
-        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        used: set[int] = set()
-        kept = []
-        for finding in self.result.findings:
-            for number, waiver in enumerate(self.settings.waivers):
-                if self.settings.waives(waiver, finding):
-                    used.add(number)
-                    if waiver.expires is None or waiver.expires >= today:
-                        self.result.waived.append((finding, waiver.reason))
-                        break
-                    self.result.note(
-                        f"the waiver of {waiver.rule} for {waiver.path} expired on {waiver.expires} ({waiver.reason})"
-                    )
-            else:
-                kept.append(finding)
-        self.result.findings = kept
-        for number, waiver in enumerate(self.settings.waivers):
-            if number not in used:
-                self.result.note(f"the waiver of {waiver.rule} for {waiver.path} is not used ({waiver.reason})")
-
     def _profile(self, name: str) -> Profile:
         if name not in self._profiles:
             self._profiles[name] = load_profile(name, self.settings.profiles, self.settings.path)
@@ -497,22 +390,3 @@ def _more() -> Found:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else shown(value)
-
-
-def _promises(name: str) -> bool:
-    base = name.rpartition("/")[2]
-    return base.endswith(_PROMISES) or ".so." in base
-
-
-def _is_container(kind: str, item: Item) -> bool:
-    """Return whether a file that was not named is unpacked: compressed files only if they are called tar archives."""
-    if kind in {"zip", "deb", "tar"}:
-        return True
-    name = (item.member or item.path).lower()
-    return f".tar.{kind}" in name or name.endswith(_COMPRESSED_TAR)
-
-
-def _linker_script(view: View) -> bool:
-    """Return whether a file called lib*.so or lib*.a is a script for a linker, as libc.so often is."""
-    head = view.read_up_to(0, 4096)
-    return b"\0" not in head and any(word in head for word in (b"INPUT", b"GROUP", b"OUTPUT_FORMAT", b"AS_NEEDED"))

@@ -8,12 +8,26 @@ from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emitter.inspect.report import Reader
+    from emitter.inspect.view import View
     from emitter.targets._base import Target
+    from emitter.verify.containers import Item
     from emitter.verify.profile import Profile
 
-__all__ = ["elf_kind", "guess_target", "kind_of", "page_size_of", "recognised"]
+__all__ = [
+    "elf_kind",
+    "guess_target",
+    "is_container",
+    "kind_of",
+    "linker_script",
+    "page_size_of",
+    "promises",
+    "recognised",
+]
 
-_ELF_MAGIC = b"\x7fELF"
+# Names that promise an artefact.
+_PROMISES = (".so", ".o", ".a", ".dylib", ".dll")
+_COMPRESSED_TAR = (".tgz", ".txz", ".tbz", ".tbz2", ".tzst")
+
 _SHT_NOBITS, _SHT_DYNAMIC = 8, 6
 _DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
 _PT_INTERP, _PT_DYNAMIC = 3, 2
@@ -123,3 +137,23 @@ def page_size_of(profile: Profile, target: Target | None, reader: Reader) -> int
     if chosen is not None:
         return int(chosen)
     return target.max_page_size if target else None
+
+
+def promises(name: str) -> bool:
+    """Return whether a file is called like a library or an object."""
+    base = name.rpartition("/")[2]
+    return base.endswith(_PROMISES) or ".so." in base
+
+
+def is_container(kind: str, item: Item) -> bool:
+    """Return whether a file that was not named is unpacked: compressed files only if they are called tar archives."""
+    if kind in {"zip", "deb", "tar"}:
+        return True
+    name = (item.member or item.path).lower()
+    return f".tar.{kind}" in name or name.endswith(_COMPRESSED_TAR)
+
+
+def linker_script(view: View) -> bool:
+    """Return whether a file called lib*.so or lib*.a is a script for a linker, as libc.so often is."""
+    head = view.read_up_to(0, 4096)
+    return b"\0" not in head and any(word in head for word in (b"INPUT", b"GROUP", b"OUTPUT_FORMAT", b"AS_NEEDED"))

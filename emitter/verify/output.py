@@ -8,8 +8,8 @@ from emitter.records import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from emitter.verify.engine import Result
     from emitter.verify.model import Finding, Rule
+    from emitter.verify.result import Result
 
 __all__ = ["FORMATS", "rules_json", "rules_text"]
 

@@ -17,7 +17,7 @@ from tests.c_tools import need
 from tests.verify_files import kept
 
 if TYPE_CHECKING:
-    from emitter.verify.engine import Result
+    from emitter.verify.result import Result
 
 # Folders of compilers and libraries for other CPUs, which Debian ships; each is searched with all below it.
 FOLDERS = (

@@ -16,7 +16,7 @@ from tests.verify_files import kept
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emitter.verify.engine import Result
+    from emitter.verify.result import Result
 
 WIN, MAC = "x86_64-windows-msvc", "arm64-apple-macos"
 X86, A64, RV, ARM = "x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf"

@@ -17,8 +17,9 @@ import pytest
 from emitter import EmitterError, Package, cli, emit
 from emitter.errors import FormatError, InputError, UsageError
 from emitter.inspect.view import View
-from emitter.verify import assert_ok, containers, engine, model, verify
+from emitter.verify import assert_ok, containers, model, verify
 from emitter.verify.output import github, junit, text
+from emitter.verify.result import Result, Verified
 from tests.c_tools import need
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def tar_of(mode: str, **members: bytes) -> bytes:
     return out.getvalue()
 
 
-def places(result: engine.Result) -> list[tuple[str, str]]:
+def places(result: Result) -> list[tuple[str, str]]:
     return [(finding.rule, finding.member) for finding in result.findings if finding.severity == "error"]
 
 
@@ -415,10 +416,10 @@ def test_the_text_says_what_why_and_what_to_do(bad: bytes, tmp_path: Path) -> No
     del bad
 
 
-def hostile(tmp_path: Path) -> engine.Result:
-    result = engine.Result()
+def hostile(tmp_path: Path) -> Result:
+    result = Result()
     path = f"{tmp_path}/a\x1b[2J,b:c%.so"
-    result.files.append(engine.Verified(path, "", "x", "", identity_judged=False, profile=""))
+    result.files.append(Verified(path, "", "x", "", identity_judged=False, profile=""))
     finding = model.Finding("elf-machine", "error", path, "", "<&\"'\n]]>", "x\0y", "\ud800", "why", "fix")
     result.findings.append(finding)
     result.findings.append(finding._replace(severity="warning"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from emitter.verify.engine import Result
+    from emitter.verify.result import Result
 
 __all__ = ["files"]
 

@@ -12,6 +12,7 @@ from emitter.verify.rules import (  # noqa: F401 - each enters its rules
     identity,
     leaks,
     macho,
+    macho_symbols,
     package,
     payload,
     pe,

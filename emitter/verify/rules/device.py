@@ -7,7 +7,7 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.device import ELF_KIND, FATBIN_MAGIC, PTX_KIND, device_format, read_fatbin, read_ptx
 from emitter.verify.model import Found, rule
 from emitter.verify.rules._elf import elf_of, section_names
-from emitter.verify.rules.payload import loaded, payloads
+from emitter.verify.rules._packs import loaded, payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
