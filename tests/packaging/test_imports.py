@@ -19,7 +19,7 @@ FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitt
 
 # What everything may import, and what imports nothing above itself.
 FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho", "model",
-              "modules", "package", "records", "sections", "sources", "targets", "values"}  # fmt: skip
+              "modules", "package", "payloads", "records", "sections", "sources", "targets", "values"}  # fmt: skip
 DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
@@ -34,6 +34,7 @@ UPWARD = {
 
 # The one home of each package that costs much to import or that is not everywhere.
 HOMES = {
+    "cbor2": ("emitter.payloads",),
     "llvmlite": ("emitter.llvm",),
     "lief": ("emitter.inspect.second_lief",),
     "elftools": ("emitter.inspect.second_elf",),
