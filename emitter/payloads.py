@@ -223,7 +223,7 @@ _SCALARS: Mapping[object, _Codec] = {
 
 def _array(item: Convert, given: tuple[type, ...], made: type) -> Convert:
     def convert(value: Any) -> object:
-        if not isinstance(value, given):
+        if type(value) not in given:
             raise _MismatchError("a list", value)
         done = []
         try:
