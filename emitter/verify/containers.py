@@ -238,24 +238,31 @@ def _unpacked(
 ) -> Iterator[Item]:
     """Yield the member with a view of a temporary file, which is gone afterwards."""
     import tempfile
+    from contextlib import suppress
 
-    with tempfile.NamedTemporaryFile(prefix="emitter-") as spool:
-        size = 0
-        data = head
+    # A file that has a name only while it is open could not be opened by it on Windows.
+    fd, path = tempfile.mkstemp(prefix="emitter-")
+    try:
         try:
-            while data:
-                size += len(data)
-                budget.check_member(size, where)
-                budget.spend(len(data), where)
-                spool.write(data)
-                data = stream.read(_STEP)
+            with os.fdopen(fd, "wb") as spool:
+                size, data = 0, head
+                while data:
+                    size += len(data)
+                    budget.check_member(size, where)
+                    budget.spend(len(data), where)
+                    spool.write(data)
+                    data = stream.read(_STEP)
         except FormatError as error:
             yield _child(item, container, None, error)
-            return
-        spool.flush()
-        with View.open(spool.name) as whole:
-            # The same file under the name that messages show.
-            yield _child(item, container, whole.window(0, whole.size, where))
+        except _library_errors() as error:
+            yield _child(item, container, None, FormatError(f"the member cannot be unpacked: {error}", where=where))
+        else:
+            with View.open(path) as whole:
+                # The same file under the name that messages show.
+                yield _child(item, container, whole.window(0, whole.size, where))
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _tar(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:

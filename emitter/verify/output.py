@@ -70,12 +70,16 @@ def json(result: Result, *, colour: bool = False) -> str:
 
 
 def junit(result: Result, *, colour: bool = False) -> str:
-    """Return JUnit XML: a suite for each artefact, in which each finding is a test; errors fail, others speak."""
+    """Return JUnit XML: a suite for each artefact, in which each finding is a test.
+
+    Findings at or above the severity that fails are failures; others are tests that pass and say something.
+    """
     del colour
-    suites = []
-    for one in result.files:
-        findings = [finding for finding in result.findings if finding.place == one.place]
-        suites.append(_suite(one.place, findings))
+    by_place: dict[str, list[Finding]] = {file.place: [] for file in result.files}
+    for finding in result.findings:
+        by_place.setdefault(finding.place, []).append(finding)
+    failing = set(result.worst)
+    suites = [_suite(place, findings, failing) for place, findings in by_place.items()]
     if result.errors:
         cases = [
             f'  <testcase classname="emitter.verify" name="{_xml(error.where or "emitter")}">'
@@ -84,27 +88,25 @@ def junit(result: Result, *, colour: bool = False) -> str:
         ]
         head = f' <testsuite name="emitter" tests="{len(cases)}" failures="0" errors="{len(cases)}">'
         suites.append("\n".join([head, *cases, " </testsuite>"]))
-    failures = sum(finding.severity == "error" for finding in result.findings)
     tests = sum(suite.count("<testcase") for suite in suites)
+    failures = sum(finding in failing for finding in result.findings)
     head = f'<testsuites name="emitter verify" tests="{tests}" failures="{failures}" errors="{len(result.errors)}">'
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *suites, "</testsuites>"]) + "\n"
 
 
-def _suite(place: str, findings: list[Finding]) -> str:
+def _suite(place: str, findings: list[Finding], failing: set[Finding]) -> str:
     cases = []
     for finding in findings:
         name = f"{finding.rule}: {finding.subject}" if finding.subject else finding.rule
         body = f"{_found(finding)}\nwhy: {finding.why}\nfix: {finding.fix}"
-        tag = "failure" if finding.severity == "error" else "system-out"
-        said = (
-            f'<failure type="{finding.rule}" message="{_xml(_found(finding))}">{_xml(body)}</failure>'
-            if tag == "failure"
-            else f"<system-out>{_xml(f'{finding.severity}: {body}')}</system-out>"
-        )
+        if finding in failing:
+            said = f'<failure type="{finding.rule}" message="{_xml(_found(finding))}">{_xml(body)}</failure>'
+        else:
+            said = f"<system-out>{_xml(f'{finding.severity}: {body}')}</system-out>"
         cases.append(f'  <testcase classname="{_xml(place)}" name="{_xml(name)}">{said}</testcase>')
     if not cases:
         cases.append(f'  <testcase classname="{_xml(place)}" name="emitter verify"/>')
-    failures = sum(finding.severity == "error" for finding in findings)
+    failures = sum(finding in failing for finding in findings)
     head = f' <testsuite name="{_xml(place)}" tests="{len(cases)}" failures="{failures}" errors="0">'
     return "\n".join([head, *cases, " </testsuite>"])
 

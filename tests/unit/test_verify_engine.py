@@ -226,6 +226,21 @@ def test_a_broken_container_is_a_finding(cut: int, good: bytes, tmp_path: Path) 
         assert result.files or result.errors
 
 
+def test_a_damaged_member_does_not_hide_the_others(good: bytes, bad: bytes, tmp_path: Path) -> None:
+    data = bytearray(zip_of(a=good, b=bad))
+    data[200] ^= 0xFF  # in the compressed bytes of the first
+    (tmp_path / "x.zip").write_bytes(data)
+    assert places(verify(tmp_path / "x.zip", target=X86)) == [("file-malformed", "a.so"), ("elf-machine", "b.so")]
+
+
+def test_nothing_is_left_of_what_was_unpacked(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
+    (tmp_path / "x.tar.gz").write_bytes(tar_of("gz", x=good, y=good))
+    assert len(verify(tmp_path / "x.tar.gz", target=X86).files) == 2
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
 # Configuration
 
 
@@ -446,6 +461,13 @@ def test_junit_is_xml_that_counts(tmp_path: Path) -> None:
         assert int(suite.get("tests", "")) == len(cases)
         assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
         assert all(case.get("name") and case.get("classname") for case in cases)
+
+
+def test_junit_fails_what_the_run_fails(tmp_path: Path) -> None:
+    result = hostile(tmp_path)
+    result.fail_on = "warning"
+    root = ElementTree.fromstring(junit(result))  # noqa: S314 - we wrote it
+    assert (root.get("failures"), len(root.findall("testsuite/testcase/failure"))) == ("2", 2)
 
 
 def test_annotations_are_escaped(tmp_path: Path) -> None:

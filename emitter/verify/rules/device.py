@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from emitter.device import FATBIN_MAGIC
+from emitter.device.cubin import sm_number
+from emitter.device.fatbin import CUBIN, LTO, PTX, read_fatbin
+from emitter.device.ptx import first_nul, read_ptx
 from emitter.errors import FormatError
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.verify.device import ELF_KIND, FATBIN_MAGIC, PTX_KIND, device_format, read_fatbin, read_ptx
+from emitter.verify.device import device_format
 from emitter.verify.model import Found, rule
 from emitter.verify.rules._elf import elf_of, section_names
 from emitter.verify.rules._packs import loaded, payloads
@@ -109,22 +113,12 @@ def device_ptx(check: Check) -> Iterator[Found]:
             continue
         if not found.address_size:
             yield Found(blob.subject, ".address_size behind .target", "none: 32 bits are meant", "warning")
-        nul = _first_nul(blob.view)
+        nul = first_nul(blob.view)
         if nul is not None and nul != blob.view.size - 1:
             yield Found(f"{blob.subject} offset {nul:#x}".strip(), "no NUL inside of the text", "a NUL")
         # In a file the loader adds it; in a pack the program is handed over where it lies.
         if not blob.last and nul is None and check.view.read_up_to(blob.offset + blob.view.size, 1) != b"\0":
             yield Found(blob.subject, "a NUL behind the text", "none")
-
-
-def _first_nul(view: View) -> int | None:
-    position = 0
-    for chunk in view.chunks(0, view.size, "PTX"):
-        at = chunk.find(b"\0")
-        if at >= 0:
-            return position + at
-        position += len(chunk)
-    return None
 
 
 # A91, B42
@@ -150,9 +144,9 @@ def device_fatbin(check: Check) -> Iterator[Found]:
         if not entries:
             yield Found(blob.subject, "at least one program", "none")
         for number, entry in enumerate(entries):
-            if entry.kind not in (PTX_KIND, ELF_KIND):
+            if entry.kind not in (PTX, CUBIN, LTO):
                 actual = f"kind {entry.kind} at {entry.offset:#x}"
-                yield Found(f"{blob.subject} entry {number}".strip(), "PTX or ELF", actual, "warning")
+                yield Found(f"{blob.subject} entry {number}".strip(), "PTX, a cubin or NVVM IR", actual, "warning")
 
 
 def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
@@ -162,8 +156,8 @@ def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
         try:
             if blob.kind == "fatbin":
                 entries = read_fatbin(blob.view)
-                code = {entry.arch for entry in entries if entry.kind == ELF_KIND}
-                found.append((blob.subject, code, {entry.arch for entry in entries if entry.kind == PTX_KIND}))
+                code = {entry.arch for entry in entries if entry.kind == CUBIN}
+                found.append((blob.subject, code, {entry.arch for entry in entries if entry.kind == PTX}))
             elif blob.kind == "ptx":
                 found.append((blob.subject, set(), {read_ptx(blob.view).arch}))
             elif blob.kind == "cubin":
@@ -174,11 +168,11 @@ def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
 
 
 def _cubin_arch(view: View) -> int:
-    """Return the sm number in e_flags: bits 0 to 7, or 8 to 15 from ABI version 8 on (CUDA 12.8)."""
+    """Return the sm number in e_flags."""
     from emitter.inspect.elf import ElfFile
 
     header = ElfFile(view).ehdr
-    return (header.e_flags >> 8 & 0xFF) if header.ei_abiversion >= 8 else header.e_flags & 0xFF
+    return sm_number(header.ei_abiversion, header.e_flags)
 
 
 # A91, A92

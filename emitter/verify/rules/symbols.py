@@ -152,7 +152,7 @@ def symbol_range(check: Check) -> Iterator[Found]:
         if symbol.st_type == STT_TLS and check.kind != "object":
             continue  # its value counts from the TLS segment
         start = symbol.st_value - (0 if check.kind == "object" else shdr.sh_addr)
-        if not 0 <= start <= shdr.sh_size or start + symbol.st_size > shdr.sh_size:
+        if not 0 <= start <= shdr.sh_size or start + symbol.st_size > _run_of(elf, shdr):
             yield Found(
                 label(symbol),
                 f"inside of the {shdr.sh_size} bytes of {section_name(check, symbol.shndx)}",
@@ -160,6 +160,20 @@ def symbol_range(check: Check) -> Iterator[Found]:
                 # Linkers keep the size of what they cut off (-z keep-text-section-prefix, COMDAT): the data are there.
                 None if start + symbol.st_size > _end_of(elf, shdr) or start < 0 else "warning",
             )
+
+
+def _run_of(elf: object, shdr: Shdr) -> int:
+    """Return the bytes from a section's start to its end, or to that of a section of fatbins which continues it.
+
+    A pack whose end is fatbins is two sections: CUDA's tools look for these under their own name.
+    """
+    from emitter.inspect.elf import ElfFile
+
+    if isinstance(elf, ElfFile) and shdr.sh_addr:
+        following = elf.section(".nv_fatbin")
+        if following is not None and following[1].sh_addr == shdr.sh_addr + shdr.sh_size:
+            return shdr.sh_size + following[1].sh_size
+    return shdr.sh_size
 
 
 def _end_of(elf: object, shdr: Shdr) -> int:
