@@ -203,7 +203,9 @@ def _map_text(job: Job, package: Package, crcs: Sequence[int]) -> str:
 
 def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
     payload_size = sum(owner.nbytes for owner in owners(package))
-    copies = job.bytes_plan.copies
+    # Each slice of a universal file has all of them.
+    written = sum(copy.size for copy in job.bytes_plan.copies) // (len(job.bytes_plan.slices) or 1)
+    ended = 0 if job.pack is None else job.pack.terminators
     return Artefact(
         path=job.path,
         target=job.target_name,
@@ -212,8 +214,7 @@ def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
         size=job.plan.size,
         tensors=len(package.tensors),
         payload_size=payload_size,
-        # Each slice of a universal file has all of them.
-        deduplicated_size=payload_size - sum(copy.size for copy in copies) // (len(job.bytes_plan.slices) or 1),
+        deduplicated_size=payload_size - (written - ended),
         schema_hash=None if job.pack is None else job.pack.schema,
         sidecar=None if job.sidecar is None else job.sidecar.path,
         sidecar_size=None if job.sidecar is None else job.sidecar.plan.size,

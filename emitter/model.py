@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from emitter.layout import Copy, Piece
 
-__all__ = ["ObjectModel", "Reference", "Section", "Symbol", "TensorSymbol", "Visibility"]
+__all__ = ["ObjectModel", "Reference", "Section", "Symbol", "TensorSymbol", "Visibility", "Window"]
 
 Visibility: TypeAlias = 'Literal["default", "protected", "hidden"]'
 
@@ -76,9 +76,23 @@ class Reference(NamedTuple):
     to: int
 
 
+class Window(NamedTuple):
+    """Another name for `size` bytes from `offset` of section number `section`, for tools that look for that name.
+
+    It is a section of its own, which linkers leave out (SHF_EXCLUDE), over bytes that the file holds once.
+    """
+
+    name: str
+    section: int
+    offset: int
+    size: int
+    alignment: int
+
+
 class ObjectModel(NamedTuple):
     """Everything that an object file holds beside what its stub says about the target."""
 
     sections: Sequence[Section]
     symbols: Sequence[Symbol]
     references: Sequence[Reference] = ()
+    windows: Sequence[Window] = ()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from emitter.package import Package
 
 __all__ = [
+    "DEVICE_KINDS",
+    "ROOT",
     "Alternative",
     "Condition",
     "Module",
@@ -29,11 +31,17 @@ __all__ = [
     "check_functions",
     "check_name",
     "in_order",
+    "joined",
     "make_alternative",
     "owners",
     "parse_requirement",
     "payload_tensors",
 ]
+
+
+# Kinds of programs for GPUs: `emitter.device.image` makes them.
+DEVICE_KINDS = frozenset({"cuda", "cuda-relocatable", "hip", "tensorrt", "spirv"})
+ROOT = "package"  # name and kind of the module that imports them, where there are several
 
 
 class Condition(NamedTuple):
@@ -219,15 +227,32 @@ def owners(package: Package) -> list[Tensor]:
     return [*tensors, *payload_tensors(in_order(package.modules, (tensor.name for tensor in tensors)))]
 
 
+def joined(modules: Sequence[Module], roots: Sequence[Module]) -> list[Module]:
+    """Return the modules and, behind them, one without bytes that imports the `roots`; it is called after its kind.
+
+    That of an input, which was made so, is left out for it.
+    """
+    old = [root for root in roots if root.name == ROOT and [one.kind for one in root.alternatives] == [ROOT]]
+    imports = dict.fromkeys(child for root in roots for child in (root.imports if root in old else (root,)))
+    if any(module.name == ROOT and module not in old for module in modules):
+        raise UsageError(f"no module beside programs for GPUs is called {shown(ROOT)}", hint="rename it")
+    root = Module(ROOT, tuple(imports), {}, {})
+    root.alternatives.append(Alternative(ROOT, 1, Extent(BufferSource(f"module {ROOT}", memoryview(b"")), 0, 0)))
+    return [*(module for module in modules if module not in old), root]
+
+
 def in_order(modules: Sequence[Module], tensors: Iterable[str]) -> list[Module]:
     """Return the modules in the pack's order: the root first, and each before what it imports.
 
-    Modules are made after what they import, so the reverse of the order of their making is one. Raises UsageError where
+    Modules are made after what they import, so the reverse of the order of their making is one. Programs for GPUs
+    need no root: where there are several, or other modules beside them, `joined` makes one. Raises UsageError where
     there is no single root, or where a function takes a tensor that is not among `tensors`.
     """
     imported = {id(child) for module in modules for child in module.imports}
     roots = [module for module in modules if id(module) not in imported]
-    if len(roots) > 1:
+    if len(roots) > 1 and any(one.kind in DEVICE_KINDS for root in roots for one in root.alternatives):
+        modules = joined(modules, roots)
+    elif len(roots) > 1:
         raise UsageError(
             "the modules have no single root",
             expected="one module that no other imports",

@@ -135,7 +135,8 @@ class Package:
     def add_input(self, argument: str | os.PathLike[str], *, prefix: str = "", keep_metadata: bool = False) -> None:
         """Add every tensor of a file that is recognised by content, or the bytes of `raw:FILE`.
 
-        Recognised are safetensors, the index of a sharded safetensors model, .npy, .npz and .pack.
+        Recognised are safetensors, the index of a sharded safetensors model, .npy, .npz and .pack; and programs for
+        GPUs (fatbin, cubin, PTX, TensorRT plans, AMD code objects and bundles, SPIR-V), each of which becomes a module.
         `prefix` is put before the tensors' names; for an input that holds one unnamed tensor it is the name.
         """
         from emitter.inputs import read_input
@@ -276,6 +277,16 @@ class Package:
             )
         )
         self._note_payload(owner.alternatives[-1])
+
+    def replace_alternatives(
+        self, module: Module, alternatives: Sequence[Alternative], metadata: Mapping[str, str]
+    ) -> None:
+        """Give a module of this package other forms, in this order, and other metadata."""
+        self._module(module, "replace_alternatives")
+        module.alternatives = list(alternatives)
+        module.metadata = metadata
+        for one in alternatives:
+            self._note_payload(one)
 
     def _module(self, module: object, where: str) -> Module:
         name = module if isinstance(module, str) else getattr(module, "name", "")

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     from emitter.targets._base import ObjectFormat, Target
 
-__all__ = ["pack_section", "size_section"]
+__all__ = ["FATBIN_SECTION", "pack_section", "size_section"]
+
+# Where cuobjdump, nvdisasm and the debuggers of CUDA look for fatbins: nothing but these and zeros may be in it.
+FATBIN_SECTION = ".nv_fatbin"
 
 # In Mach-O and COFF a section of its own name survives the link, and the pack is found by it in the program; in ELF a
 # note finds it, and linkers join `.rodata.*`.

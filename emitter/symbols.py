@@ -8,11 +8,11 @@ from __future__ import annotations
 from emitter.elf import PACK_NOTE_DESC, Encoding
 from emitter.errors import LayoutError, TargetError, UsageError, shown
 from emitter.layout import identifier
-from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol
+from emitter.model import ObjectModel, Reference, Section, Symbol, TensorSymbol, Window
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.pack.plan import check_address_space
 from emitter.records import TYPE_CHECKING
-from emitter.sections import pack_section, size_section
+from emitter.sections import FATBIN_SECTION, pack_section, size_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -249,4 +249,8 @@ def pack_model(
         Symbol(name=tensor.name, section=at, value=tensor.offset, size=tensor.size, visibility=visibility)
         for tensor in tensor_symbols
     )
-    return ObjectModel(sections=sections, symbols=symbols, references=references)
+    windows = []
+    first, end = pack.fatbins
+    if target.device_code and end:
+        windows.append(Window(FATBIN_SECTION, at, first, end - first, min(first & -first, pack.alignment)))
+    return ObjectModel(sections=sections, symbols=symbols, references=references, windows=windows)

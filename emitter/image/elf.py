@@ -15,6 +15,7 @@ from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignm
 from emitter.limits import ELF32_MAX_FILE_SIZE
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.sections import FATBIN_SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +146,13 @@ def plan_image(
     dynstr_section = _Section(".dynstr", elf.SHT_STRTAB, content=dynstr.data())
     size_word = _Section(".rodata", elf.SHT_PROGBITS, content=encoding.words(pack.total_size), alignment=word)
     near = [*property_notes, build_id, gnu_hash_table, hash_table, dynsym, dynstr_section, size_word]
-    packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=pack.total_size, alignment=KEPT_ALIGNMENT)
+    # The pack in one section, or its end, where the fatbins are, in one of the name that CUDA's tools look for.
+    split = pack.fatbins[0] if target.device_code and pack.fatbins[0] else pack.total_size
+    packed = _Section(PACK_SECTION, elf.SHT_PROGBITS, size=split, alignment=KEPT_ALIGNMENT)
+    fatbins = []
+    if split < pack.total_size:
+        alignment = min(split & -split, pack.alignment)
+        fatbins.append(_Section(FATBIN_SECTION, elf.SHT_PROGBITS, size=pack.total_size - split, alignment=alignment))
     dynamic = _Section(".dynamic", elf.SHT_DYNAMIC, content=_dynamic(encoding, {}, 0, 0), alignment=word)
     dynamic.link, dynamic.entsize = ".dynstr", encoding.dyn_size
     padding = _Section(_RELRO_PADDING, elf.SHT_NOBITS)
@@ -164,9 +171,11 @@ def plan_image(
     for section in near:
         section.address = section.offset
     packed.offset = packed.address = _pack_offset(near_end, pack)
+    for section in fatbins:
+        section.offset = section.address = packed.end
     # The note stands behind the pack: it holds a distance, and patchelf moves what stands where it wants room for more
     # program headers.
-    _place([pack_note], packed.end)
+    _place([pack_note], packed.offset + pack.total_size)
     pack_note.address = pack_note.offset
 
     # Of the second: the same place in a page as in the file. It is protected up to a page boundary, and glibc rounds
@@ -179,7 +188,7 @@ def plan_image(
     memory_end = padding.address + padding.size
 
     # Of what is not loaded.
-    sections = [*near, packed, pack_note, dynamic, *([padding] if padding.size else []), *tail]
+    sections = [*near, packed, *fatbins, pack_note, dynamic, *([padding] if padding.size else []), *tail]
     names = elf.StringTable()
     name_offsets = [names.add(section.name.encode()) for section in sections] + [names.add(b".shstrtab")]
     tail.append(_Section(".shstrtab", elf.SHT_STRTAB, content=names.data(), alloc=False))

@@ -44,11 +44,23 @@ def _is_json(head: bytes) -> bool:
     return head.lstrip(b" \t\r\n").startswith(b"{") and b"\0" not in head[:8]
 
 
+def _is_device_program(head: bytes) -> bool:
+    # What these begin with, before the module that knows them is imported; PTX begins with spaces, comments or a dot.
+    if head[:1] not in _DEVICE_STARTS:
+        return False
+    from emitter.device import program_format
+
+    return program_format(head) is not None
+
+
+_DEVICE_STARTS = frozenset(bytes((byte,)) for byte in b"\x50\x7f_Cfp\x03\x07 \t\r\n./\xef\xff\xfe")
+
 _READERS = (
     _Reader("pack", (".pack",), lambda head: head.startswith(b"\x89EMT"), "pack"),
     _Reader("npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "npy"),
     _Reader("npz", (".npz",), lambda head: head.startswith((b"PK\x03\x04", b"PK\x05\x06")), "npz"),
     _Reader("safetensors index", (".json",), _is_json, "safetensors", "read_index"),
+    _Reader("device program", (".fatbin", ".cubin", ".ptx", ".hsaco", ".hsco", ".spv"), _is_device_program, "device"),
     # u64 length of the header, then the header, which must begin with a brace.
     _Reader("safetensors", (".safetensors",), lambda head: head[8:9] == b"{", "safetensors"),
 )
@@ -73,7 +85,6 @@ _UNSUPPORTED = (
     ("a Windows program or DLL", 0, (b"MZ",)),
     ("an archive of objects", 0, (b"!<arch>\n",)),
     ("LLVM bitcode", 0, (b"BC\xc0\xde",)),
-    ("a CUDA fatbin", 0, (b"\x50\xed\x55\xba",)),
     ("a gzip file", 0, (b"\x1f\x8b",)),
     ("a zstd file", 0, (b"\x28\xb5\x2f\xfd",)),
     ("an xz file", 0, (b"\xfd7zXZ\0",)),
@@ -103,7 +114,7 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     file: the stem for .npy, the whole name for raw, without the folder. With `keep_metadata` the input's metadata and
     model version go into `package`, and its tensors keep theirs.
 
-    The modules of a pack are added to `package`.
+    The modules of a pack are added to `package`, and a program for GPUs as a module.
 
     Raises InputError for a file that is malformed, not recognised or not supported, or whose metadata contradicts the
     package's.
@@ -119,6 +130,11 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     with _collector_paused():
         contents: Contents = read(source, prefix)
     package.note_file(source)  # an index is no tensor's source
+    if reader.module == "device":
+        from emitter.inputs.device import adopt
+
+        adopt(package, contents.modules[0], named=bool(prefix))
+        return []
     if keep_metadata:
         _merge_metadata(package, contents, source.path)
         package.adopt(contents.modules)
@@ -174,7 +190,7 @@ def _not_recognised(source: FileSource, head: bytes) -> InputError:
         if promised
         else "the content is not recognised",
         where=source.path,
-        expected="safetensors, a safetensors index, .npy, .npz or .pack",
+        expected="safetensors, a safetensors index, .npy, .npz, .pack or a program for GPUs",
         actual=f"{source.size} bytes that begin {head[:8].hex(' ')}",
         hint=RAW_HINT,
     )

@@ -7,9 +7,10 @@ import struct
 from emitter.checksum import crc32c, sha256
 from emitter.errors import LayoutError, shown
 from emitter.layout import Copy, align_up, bulk_alignment
-from emitter.modules import in_order, payload_tensors
+from emitter.modules import in_order
 from emitter.pack import format as fmt
 from emitter.pack.modules import module_tables
+from emitter.pack.programs import NUL, arrange
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.values import check_metadata, check_text
 
@@ -39,7 +40,9 @@ class PackPlan(NamedTuple):
     """A laid-out pack. Offsets are relative to the pack's first byte.
 
     `payloads` are in ascending order of offset. `index_of[name]` is the number of a tensor's payload. An index pack
-    (`plan_index`) has no payloads, and `sidecar_table`, the offset of that table, which is 0 in others.
+    (`plan_index`) has no payloads, and `sidecar_table`, the offset of that table, which is 0 in others. `fatbins` are
+    the offsets of the first fatbin and of the end of the last one: nothing but zeros is between and behind them.
+    `terminators` counts the payloads that are the NUL behind a text.
     """
 
     byte_order: ByteOrder
@@ -54,6 +57,8 @@ class PackPlan(NamedTuple):
     index_size: int
     payload_table: int  # offset of the payload table in the index
     sidecar_table: int = 0
+    fatbins: tuple[int, int] = (0, 0)
+    terminators: int = 0
 
     def render_index(self, crcs: Sequence[int]) -> bytes:
         """Return the index with the CRC-32C of each payload, and its own."""
@@ -149,13 +154,17 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
     number_of: dict[str, int] = {}
     owners: list[Tensor] = []
     alignments: list[int] = []
-    for tensor in (*tensors, *payload_tensors(modules)):
+    arranged = arrange(tensors, modules, same_as)
+    for tensor in arranged.owners:
         wanted = tensor.alignment or alignment
         number = number_of.get(same_as.get(tensor.name, ""))
         if number is None:
             number = len(owners)
             owners.append(tensor)
             alignments.append(wanted)
+            if tensor.name in arranged.texts:
+                owners.append(NUL)  # of no record's: an alignment of 1 puts it right behind the text
+                alignments.append(1)
         else:
             alignments[number] = max(alignments[number], wanted)
         number_of[tensor.name] = number
@@ -222,6 +231,9 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
         payloads.append(Copy(position, owner.nbytes, owner.extent, unit, owner.shape, owner.dtype.element_bits))
         position += owner.nbytes
     total_size = max(position, index_size)
+    fatbins = [payloads[number_of[name]] for name in arranged.fatbins] if payloads else []
+    first_fatbin = min((payload.offset for payload in fatbins), default=0)
+    fatbins_end = max((payload.offset + payload.size for payload in fatbins), default=0)
 
     pack_alignment = max([8, *alignments])
     schema = schema_hash(tensors, modules)
@@ -262,6 +274,8 @@ def _plan(  # noqa: PLR0917 - those of the two functions above, which name them
         index_size,
         offsets[fmt.PAYLOAD],
         sidecar_table,
+        (first_fatbin, fatbins_end),
+        sum(owner is NUL for owner in owners) if arranged.texts else 0,
     )
 
 

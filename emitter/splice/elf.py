@@ -51,9 +51,9 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
             hint="write several objects",
         )
 
-    # Section numbers are fixed: the model's sections from 1, then the stub's, then relocations and tables.
+    # Section numbers are fixed: the model's sections from 1, its windows, the stub's, then relocations and tables.
     relocated = sorted({reference.section for reference in model.references})
-    first_kept = 1 + len(model.sections)
+    first_kept = 1 + len(model.sections) + len(model.windows)
     first_relocation = first_kept + len(kept)
     symtab = first_relocation + len(relocated)
     extended = first_kept > elf.SHN_LORESERVE  # a symbol may be in a section whose number st_shndx cannot hold
@@ -103,6 +103,13 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         if section.holds_pack:
             pack_offset = position
         position += section.size
+    # The gABI has no overlapping sections. Linkers and other tools take these, which are of no section that is linked:
+    # GNU ld, lld and mold leave them out, strip and objcopy give each bytes of its own.
+    for window in model.windows:
+        start = headers[1 + window.section].sh_offset + window.offset
+        sh_name = names.add(window.name.encode())
+        row = elf.Shdr(sh_name, elf.SHT_PROGBITS, elf.SHF_EXCLUDE, 0, start, window.size, 0, 0, window.alignment)
+        headers.append(row)
     for name, sh_type, sh_flags, sh_addralign, sh_entsize, contents in kept:
         add(name, contents, alignment=sh_addralign, sh_type=sh_type, flags=sh_flags, entsize=sh_entsize)
     # Offsets and sizes of everything that holds payload are fixed.
