@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from emitter.layout import Copy
-    from emitter.page_hashes import SharedHasher
 
     class Pages(Protocol):
         """Takes in ranges of the destination, for the hashes of its pages."""
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Followed", "Follower", "Ranges"]
 
-_WAITING = 32  # ranges whose pages may wait to be hashed: two steps of the kernel's copy
 _BEHIND = 8  # tasks that may wait for the second thread: it keeps a block of each in memory
 
 
@@ -131,12 +129,11 @@ class Follower:
 
 
 class Followed:
-    """The checksums of a run, by the second thread; with `shared`, the first takes its part in hashing pages."""
+    """The checksums of a run, by the second thread."""
 
-    def __init__(self, follower: Follower, ranges: Ranges, shared: SharedHasher | None) -> None:
+    def __init__(self, follower: Follower, ranges: Ranges) -> None:
         self.follower = follower
         self.ranges = ranges
-        self.shared = shared
 
     def hole(self, start: int, end: int) -> None:
         """Let the thread take in zeros."""
@@ -144,11 +141,7 @@ class Followed:
 
     def written(self, start: int, end: int) -> None:
         """Let the thread read back what has been written."""
-        if self.shared is not None:
-            self.shared.offer(start, end)
         self.follower.add(lambda: self.ranges.written(start, end))
-        if self.shared is not None:
-            self.shared.help(_WAITING)
 
     def data(self, start: int, data: bytes) -> None:
         """Let the thread read back what has been written, which proves it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from emitter.layout import PageHashes
 
-__all__ = ["PageHasher", "SharedHasher"]
+__all__ = ["PageHasher"]
 
 _WORTH_OPENSSL = 1 << 20  # bytes from which its speed is worth loading it
 _ZERO_PAGE = bytes(HASH_PAGE)
@@ -109,38 +109,3 @@ class PageHasher:
         for at, (mask, bits) in zip((6, 8), _RFC_4122_V3, strict=True):
             value[at] = value[at] & mask | bits
         return bytes(value)
-
-
-class SharedHasher:
-    """A PageHasher for two threads, which share the work as it comes: hashing takes longer than all else together.
-
-    The first thread offers ranges; the second hashes those that it comes to, and the first helps when too many wait.
-    """
-
-    def __init__(self, hasher: PageHasher) -> None:
-        self.hasher = hasher
-        self.waiting: dict[int, tuple[int, bytes | None]] = {}  # start of a range: its end, and its bytes if at hand
-
-    def offer(self, start: int, end: int, data: bytes | None = None) -> None:
-        """Let either thread hash a range that is final: its `data`, or window by window what is in the file by now."""
-        if data is not None:
-            self.waiting[start] = (end, data)
-            return
-        while start < end:
-            stop = min(end, start + WINDOW - start % WINDOW)
-            self.waiting[start] = (stop, None)
-            start = stop
-
-    def data(self, start: int, data: bytes) -> None:
-        """Hash a range that was offered, on the second thread, unless the first has taken it."""
-        if self.waiting.pop(start, None) is not None:
-            self.hasher.data(start, data)
-
-    def help(self, limit: int) -> None:
-        """Hash what was offered last, which is far from where the second thread is, until only `limit` ranges wait."""
-        while len(self.waiting) > limit:
-            try:
-                start, (end, data) = self.waiting.popitem()
-            except KeyError:  # the second thread took the last
-                return
-            self.hasher.data(start, read_back(self.hasher.fd, end - start, start) if data is None else data)

@@ -20,6 +20,7 @@ from emitter.errors import InputError
 from emitter.following import Followed, Follower, Ranges
 from emitter.integrity import check_unwritten, check_written
 from emitter.layout import BUILD_ID_SIZE, align_up
+from emitter.page_hashes import PageHasher
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.records import TYPE_CHECKING
 from emitter.transforms import inflate, segments_of_units, swap, transpose, whole_units
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from emitter.following import Sums
     from emitter.layout import Copy, FilePlan
     from emitter.pack.plan import PackPlan
-    from emitter.page_hashes import PageHasher, SharedHasher
 
     Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -40,7 +40,6 @@ __all__ = ["write_plan"]
 STEP = 4 << 20  # bytes of one copy by the kernel; the checksum follows one step behind, while they are in the cache
 KERNEL_COPY = 1 << 20  # from here on the kernel copies; with less the thread for the checksum would not pay
 PAGE = 4096
-_BLOCKS_WAITING = 4  # blocks that may wait for the second thread to hash them
 _PROGRESS_INTERVAL = 0.1  # seconds
 
 
@@ -115,12 +114,8 @@ class _Transfer:
         self.reserve = Reserve(fd)
         self.follower: Follower | None = None
         self.pages: PageHasher | None = None
-        self.shared: SharedHasher | None = None
         if plan.page_hashes:
-            from emitter.page_hashes import PageHasher, SharedHasher
-
             self.pages = PageHasher(fd, plan.page_hashes)
-            self.shared = SharedHasher(self.pages)
         self.progress = _Progress(sum(copy.size for copy in plan.copies), progress) if progress is not None else None
 
     def copy_all(self) -> None:
@@ -141,8 +136,6 @@ class _Transfer:
     def finish(self) -> list[int]:
         """Wait for the checksums, and return them."""
         if self.follower is not None:
-            if self.shared is not None:
-                self.shared.help(0)
             self.follower.finish()
         return self.crcs
 
@@ -216,9 +209,10 @@ class _Transfer:
             self._put(run, first.offset, swap(reader.read_near(start, end - start), unit))
             return
         large = end - start >= KERNEL_COPY
-        kernel = reader.kernel_copy and unit == 1 and not shift % PAGE and large
+        # Where pages are hashed, that takes longest, and the other thread does best not to want the interpreter.
+        kernel = reader.kernel_copy and unit == 1 and large and (not shift % PAGE or self.pages is not None)
         behind = self._second_thread() if large else None
-        sums = self._sums(run, behind, kernel)
+        sums = self._sums(run, behind if kernel else None)
         for low, high, data in segments_of_units(reader.segments(start, end), start, unit):
             if not data:
                 self._advance(high - low)
@@ -239,7 +233,7 @@ class _Transfer:
                 step = step - step % unit or min(unit, high - position)
                 block = swap(reader.read(position, step), unit)
                 if behind is not None and not kernel:
-                    self._put_behind(behind, position + shift, block)
+                    behind.add(partial(pwrite, self.fd, block, position + shift))
                 else:
                     self.writer.put(position + shift, block)
                 if kernel:
@@ -268,26 +262,10 @@ class _Transfer:
             self._advance(done)
             yield position
 
-    def _sums(self, run: list[int], behind: Follower | None, kernel: bool) -> Sums:
+    def _sums(self, run: list[int], behind: Follower | None) -> Sums:
         """Return the checksums of a run; one that the kernel copies is summed on the second thread, to its end."""
-        if behind is None:
-            return Ranges(self.fd, self.copies, self.crcs, run, self.pages)
-        if kernel:
-            return Followed(behind, Ranges(self.fd, self.copies, self.crcs, run, self.shared), self.shared)
-        return Ranges(self.fd, self.copies, self.crcs, run, None)  # its pages are hashed where its blocks are written
-
-    def _put_behind(self, follower: Follower, offset: int, block: bytes) -> None:
-        """Let the second thread write a block, and hash its pages unless this thread has time to."""
-        if self.shared is None:
-            follower.add(partial(pwrite, self.fd, block, offset))
-            return
-        self.shared.offer(offset, offset + len(block), block)
-        follower.add(partial(self._write_hashed, self.shared, offset, block))
-        self.shared.help(_BLOCKS_WAITING)
-
-    def _write_hashed(self, shared: SharedHasher, offset: int, block: bytes) -> None:
-        pwrite(self.fd, block, offset)
-        shared.data(offset, block)
+        ranges = Ranges(self.fd, self.copies, self.crcs, run, self.pages)
+        return ranges if behind is None else Followed(behind, ranges)
 
     def _second_thread(self) -> Follower | None:
         """Return the second thread, started when it is first wanted; None where none can start.

@@ -17,7 +17,7 @@ import emitter
 from emitter.image.signature import plan_signature
 from emitter.layout import PageHashes
 from emitter.package import Package
-from emitter.page_hashes import PageHasher, SharedHasher
+from emitter.page_hashes import PageHasher
 from tests.macho_files import TARGET_NAMES, bad_pages, emit
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def test_every_page_hash_is_right(name: str, size: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("origin", ["raw", "safetensors"])
-def test_both_threads_hash_large_files(origin: str, tmp_path: Path) -> None:
-    """Enough for the first thread to help the second: behind the kernel's copy, and behind blocks that are written."""
+def test_large_files_are_hashed_behind_the_copy(origin: str, tmp_path: Path) -> None:
+    """Enough for the second thread to hash: behind the kernel's copy, and behind blocks that are written."""
     data = random_bytes(40_000_003)
     path, source = tmp_path / "libmodel.dylib", tmp_path / "source"
     if origin == "raw":
@@ -157,19 +157,12 @@ def test_ranges_in_any_cut_give_the_same_table(data: st.DataObject, tmp_path_fac
     path.write_bytes(bytes(start) + content + bytes(16 + 32 * (size // PAGE + 1)))
     with path.open("r+b", buffering=0) as file:
         hasher = PageHasher(file.fileno(), [PageHashes(start, size, table_at, start)])
-        shared = SharedHasher(hasher)
         for low, high in itertools.pairwise(cuts):
-            how = data.draw(st.sampled_from(["data", "left", "hole", "offered", "taken"]))
+            how = data.draw(st.sampled_from(["data", "left", "hole"]))
             if how == "hole" and low >= zero_from:
                 hasher.hole(start + low, start + high)
             elif how == "data":
                 hasher.data(start + low, content[low:high])
-            elif how == "offered":
-                shared.offer(start + low, start + high)
-                shared.help(0)
-            elif how == "taken":
-                shared.offer(start + low, start + high, content[low:high])
-                shared.data(start + low, content[low:high])
         hasher.finish()
     written = path.read_bytes()
     final = written[start : start + size]
