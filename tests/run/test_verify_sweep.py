@@ -18,6 +18,7 @@ from emitter import Package, emit
 from emitter.verify import verify
 from emitter.verify.rules import reach
 from tests.c_tools import need
+from tests.foreign_files import dylib, pe_dll
 from tests.verify_files import kept
 
 if TYPE_CHECKING:
@@ -69,6 +70,19 @@ def test_what_distributions_ship_has_no_error() -> None:
     assert unexplained == []
     assert len(result.files) >= LEAST
     assert result.errors == []
+
+
+@pytest.mark.parametrize("arch", ["arm64", "x86_64"])
+def test_what_other_linkers_write_for_apple_has_no_error(arch: str, tmp_path: Path) -> None:
+    result = verify(dylib(str(tmp_path), arch), target=f"{arch}-apple-macos", profile="apple-macos-11", config="")
+    assert errors(result) == []
+    assert {finding.rule for finding in result.findings} == {"macho-debug-map"}  # it was compiled with -g
+
+
+def test_what_other_linkers_write_for_windows_has_no_error(tmp_path: Path) -> None:
+    result = verify(pe_dll(str(tmp_path)), target="x86_64-windows-msvc", profile="windows-x64", config="")
+    assert errors(result) == []
+    assert {finding.rule for finding in result.findings} == {"pe-pdb-path", "pe-time-stamp"}
 
 
 EDITS = {
