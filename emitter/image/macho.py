@@ -105,16 +105,10 @@ def plan_image(
     symoff = data_end + len(trie)
     stroff = symoff + len(symtab)
     code_limit = align_up(stroff + len(strtab), SIGNATURE_ALIGNMENT)
+    _check_size(target, code_limit)  # the signature holds it
     signature = plan_signature(os.path.basename(path), code_limit, text_size)
     size = code_limit + signature.size
-    if size > MACHO_MAX_FILE_SIZE:
-        raise LayoutError(
-            "too large for a Mach-O library",
-            where=f"target {target.name}",
-            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
-            actual=size,
-            hint="add --sidecar, which leaves the bytes in a .pack beside the library; or split the package",
-        )
+    _check_size(target, size)
 
     # File layout is fixed.
     size_section = macho.Section("__TEXT", "__const", size_offset, _SIZE_WORD, size_offset, 3)
@@ -143,6 +137,17 @@ def plan_image(
         pack_offset=pack_offset,
         page_hashes=[PageHashes(0, code_limit, code_limit + signature.hashes, uuid)],
     )
+
+
+def _check_size(target: Target, size: int) -> None:
+    if size > MACHO_MAX_FILE_SIZE:
+        raise LayoutError(
+            "too large for a Mach-O library",
+            where=f"target {target.name}",
+            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            actual=size,
+            hint="add --sidecar, which leaves the bytes in a .pack beside the library; or split the package",
+        )
 
 
 def _commands(  # noqa: PLR0917 - the places of six tables, in the order of the file
