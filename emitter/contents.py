@@ -1,4 +1,4 @@
-"""The tensors of any file that emitter reads: an input (safetensors, .npy, ...), or an artefact that holds a pack."""
+"""The tensors of any file that emitter reads: an input, an artefact that holds a pack, or a library that TVM made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,16 @@ def package_of(path: str | os.PathLike[str], number: int | None = None) -> Packa
         # `raw:` at the beginning of a file's name would be taken for a wish.
         package.add_input(os.path.join(os.curdir, name) if name.startswith("raw:") else name, keep_metadata=True)
         return package
-    for pack in _packs(name, number):
+    try:
+        packs = _packs(name, number)
+    except LoadError:
+        from emitter.interop.tvm_package import package_of_tvm
+
+        found = package_of_tvm(name, number)
+        if found is None:
+            raise
+        return found
+    for pack in packs:
         holder = FileSource.of(pack.path) if pack.sidecar else source
         contents = read_at(holder, "", pack.file_offset, pack.size)
         names = {tensor.name for tensor in package.tensors}

@@ -128,7 +128,7 @@ class _Objects:
                 self.status = FAULTS if member.error else self.status
                 yield member, None
                 continue
-            report = member.reader.report(self._page_size)
+            report = _with_tvm(member, member.reader.report(self._page_size))
             if report.faults:
                 self.status = FAULTS
             yield member, report
@@ -150,6 +150,16 @@ class _Objects:
     def reports(self) -> Iterator[tuple[Artefact, Report]]:
         """Yield the object files that are known, with their reports."""
         return ((member, report) for member, report in self.all() if report is not None)
+
+
+def _with_tvm(artefact: Artefact, report: Report) -> Report:
+    """Return the report with what TVM has put into the file; what is broken there becomes a fault."""
+    from emitter.inspect.report import Fault
+    from emitter.interop.tvm_read import find_libraries
+
+    found = find_libraries(artefact.view, report)
+    faults = [Fault("what TVM stored", library.error) for library in found if library.error is not None]
+    return report._replace(tvm=found, faults=[*report.faults, *faults]) if found else report
 
 
 def _lines(objects: _Objects, depth: int | None, everything: bool) -> Iterator[str]:

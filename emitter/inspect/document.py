@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
     from emitter.inspect.report import Artefact, PackEntry, Report
     from emitter.inspect.sizes import Node
+    from emitter.interop.tvm_read import TvmLibrary
 
 __all__ = ["inspect_document", "pieces"]
+
+_OF_REPORT = (
+    "identity", "page_size", "hardening", "dependencies", "segments", "sections", "packs", "tvm", "symbols",
+)  # fmt: skip
 
 
 def pieces(value: object) -> Iterator[str]:
@@ -71,9 +76,8 @@ def _object(artefact: Artefact, report: Report | None, depth: int | None) -> dic
     }
     if report is None:
         # Keys do not depend on what a member is, so what cannot be known is null.
-        unknown = ("identity", "page_size", "hardening", "dependencies", "segments", "sections", "packs", "symbols")
         faults = [_fault("header", artefact.error)] if artefact.error else []
-        return document | dict.fromkeys(unknown) | {"faults": faults}
+        return document | dict.fromkeys(_OF_REPORT) | {"faults": faults}
     faults = [_fault(fault.part, fault.error) for fault in report.faults]
     identity = report.identity._asdict()
     return document | {
@@ -84,6 +88,7 @@ def _object(artefact: Artefact, report: Report | None, depth: int | None) -> dic
         "segments": [entry._asdict() for entry in report.segments],
         "sections": (entry._asdict() for entry in report.sections),
         "packs": (_pack(artefact, entry, depth, faults) for entry in report.packs),
+        "tvm": [_tvm(artefact, entry) for entry in report.tvm],
         "symbols": _until_broken((entry._asdict() for entry in report.symbols()), "symbols", faults),
         # Last, since reading the symbols may add to it.
         "faults": (fault for fault in faults),
@@ -112,6 +117,30 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
         "sidecar": pack.sidecar or None,
         "tensors": pack.tensor_count,
         "sizes": sizes | {"tree": tree},
+    }
+
+
+def _tvm(artefact: Artefact, library: TvmLibrary) -> dict[str, object]:
+    return {
+        "symbol": library.symbol,
+        "old": library.old,
+        "file_offset": artefact.view.base + library.offset,
+        "size": library.size,
+        "complete": library.error is None,
+        "modules": [
+            {
+                "kind": module.kind,
+                "file_offset": artefact.view.base + module.offset,
+                "size": module.size,
+                "imports": list(module.imports),
+                "tensors": len(module.constants.tensors) if module.constants else 0,
+                "functions": [
+                    {"name": name, "tensors": list(tensors)}
+                    for name, tensors in (module.constants.functions if module.constants else {}).items()
+                ],
+            }
+            for module in library.modules
+        ],
     }
 
 

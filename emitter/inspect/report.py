@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from emitter.inspect.view import View
+    from emitter.interop.tvm_read import TvmLibrary
 
 __all__ = [
     "Artefact",
@@ -126,7 +127,7 @@ class Hardening(NamedTuple):
 class TensorEntry(NamedTuple):
     """A tensor of a pack. `offset` is in the object file, or in the pack's sidecar; `strides` are elements.
 
-    `symbol` may be empty.
+    `symbol` may be empty; `crc32c` is None for a tensor that another project has stored, without a checksum.
     """
 
     name: str
@@ -135,7 +136,7 @@ class TensorEntry(NamedTuple):
     strides: tuple[int, ...]
     nbytes: int
     alignment: int
-    crc32c: int
+    crc32c: int | None
     offset: int
     encoding: int
     symbol: str
@@ -189,6 +190,7 @@ class Report(NamedTuple):
     hardening: Sequence[Hardening]
     packs: Sequence[PackEntry]
     faults: Sequence[Fault]
+    tvm: Sequence[TvmLibrary] = ()  # where they were looked for
 
 
 class Member(NamedTuple):

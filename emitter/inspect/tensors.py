@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from emitter.errors import EmitterError
     from emitter.inspect.report import Artefact, PackEntry, Report, TensorEntry
+    from emitter.interop.tvm_read import TvmLibrary
 
 __all__ = ["Found", "Wanted", "damage", "detail_lines", "find_tensors", "stats_line", "table_rows", "tensor_json"]
 
@@ -32,10 +33,10 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A tensor, with the pack and the object file around it, and what was read of it."""
+    """A tensor, with the pack (or what TVM has stored) and the object file around it, and what was read of it."""
 
     artefact: Artefact
-    pack: PackEntry
+    pack: PackEntry | TvmLibrary
     tensor: TensorEntry
     stats: Stats | None
     head: list[float | int] | None
@@ -60,7 +61,7 @@ def find_tensors(
     where = ""
     for artefact, report in objects:
         where = where or artefact.view.path
-        for pack in report.packs:
+        for pack in (*report.packs, *report.tvm):
             packs += 1
             try:
                 for tensor in pack.tensors():
@@ -83,14 +84,16 @@ def find_tensors(
         raise LoadError(f"it holds no tensor called {shown(wanted.name)}", where=where, hint=hint)
 
 
-def _read(artefact: Artefact, pack: PackEntry, tensor: TensorEntry, wanted: Wanted) -> Found:
+def _read(artefact: Artefact, pack: PackEntry | TvmLibrary, tensor: TensorEntry, wanted: Wanted) -> Found:
     if pack.sidecar and (wanted.stats or wanted.hex or wanted.head is not None):
         with View.open(os.path.join(os.path.dirname(artefact.view.path), pack.sidecar)) as view:
             return _measured(artefact, pack, tensor, wanted, view)
     return _measured(artefact, pack, tensor, wanted, artefact.view)
 
 
-def _measured(artefact: Artefact, pack: PackEntry, tensor: TensorEntry, wanted: Wanted, view: View) -> Found:
+def _measured(
+    artefact: Artefact, pack: PackEntry | TvmLibrary, tensor: TensorEntry, wanted: Wanted, view: View
+) -> Found:
     stats = measure(view, tensor, pack.byte_order) if wanted.stats else None
     values = text = None
     if wanted.hex:
@@ -119,6 +122,10 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else form % value
 
 
+def _crc(tensor: TensorEntry) -> str | None:
+    return None if tensor.crc32c is None else f"0x{tensor.crc32c:08x}"
+
+
 def stats_line(found: Found) -> str:
     """Return the line that cross/programs/dump.c prints of the tensor with --stats, character for character.
 
@@ -141,7 +148,7 @@ def table_rows(found: Iterable[Found]) -> Iterator[tuple[str, ...]]:
         tensor = item.tensor
         shape = f"[{_extents(tensor.shape)}]"
         symbol = tensor.symbol or "-"
-        crc = f"0x{tensor.crc32c:08x}"
+        crc = _crc(tensor) or "-"
         yield tensor.dtype, shape, str(tensor.nbytes), f"{item.file_offset:#x}", crc, symbol, tensor.name
 
 
@@ -158,7 +165,7 @@ def detail_lines(found: Found) -> Iterator[str]:
     yield f"  bytes        {tensor.nbytes}"
     yield f"  alignment    {tensor.alignment}"
     yield f"  file offset  {found.file_offset:#x}" + (f" of {found.pack.sidecar}" if found.pack.sidecar else "")
-    yield f"  crc32c       0x{tensor.crc32c:08x}"
+    yield f"  crc32c       {_crc(tensor) or '-'}"
     yield f"  symbol       {tensor.symbol or '-'}"
     if found.head is not None:
         values = (f"{value:.9g}" if isinstance(value, float) else str(value) for value in found.head)
@@ -172,12 +179,12 @@ def detail_lines(found: Found) -> Iterator[str]:
 
 def damage(found: Found) -> FormatError | None:
     """Return the error of a tensor whose bytes, where they were read, are not those that were written."""
-    if found.stats is None or found.stats.crc32c == found.tensor.crc32c:
+    if found.stats is None or found.tensor.crc32c in {None, found.stats.crc32c}:
         return None
     return FormatError(
         "the bytes are not those that were written: crc32c does not match",
         where=f"{found.artefact.where}: tensor {shown(found.tensor.name)}",
-        expected=f"0x{found.tensor.crc32c:08x}",
+        expected=_crc(found.tensor),
         actual=f"0x{found.stats.crc32c:08x}",
         hint="copy or emit the file again",
     )
@@ -198,7 +205,7 @@ def tensor_json(found: Found) -> dict[str, object]:
         "alignment": tensor.alignment,
         "file_offset": found.file_offset,
         "sidecar": found.pack.sidecar or None,
-        "crc32c": f"0x{tensor.crc32c:08x}",
+        "crc32c": _crc(tensor),
         "symbol": tensor.symbol or None,
         "stats": None
         if stats is None

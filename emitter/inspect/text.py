@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from emitter.inspect.report import Artefact, PackEntry, Report, Symbol
     from emitter.inspect.sizes import Node
+    from emitter.interop.tvm_read import TvmLibrary
 
 __all__ = ["SHORT", "report_lines", "size_lines", "table_lines"]
 
@@ -48,6 +49,8 @@ def report_lines(artefact: Artefact, report: Report, everything: bool) -> Iterat
     yield from _part("sections", _section_rows(report), len(report.sections), everything)
     for pack in report.packs:
         yield from _pack_lines(artefact, pack)
+    for library in report.tvm:
+        yield from _tvm_lines(artefact, library, everything)
     yield from _part(f"symbols: {report.symbol_count}", _symbol_rows(report), report.symbol_count, everything)
     yield from (f"fault in {fault.part}: {fault.error}" for fault in report.faults)
 
@@ -159,6 +162,25 @@ def _pack_lines(artefact: Artefact, pack: PackEntry) -> Iterator[str]:
         yield f"  version      {pack.model_version}"
     yield from (f"  metadata     {key} = {value}" for key, value in pack.metadata.items())
     yield f"  tensors      {pack.tensor_count}: --tensors lists them, --sizes adds them up"
+
+
+def _tvm_lines(artefact: Artefact, library: TvmLibrary, everything: bool) -> Iterator[str]:
+    yield f"TVM's modules {library.symbol}"
+    yield f"  file offset  {artefact.view.base + library.offset:#x}"
+    yield f"  size         {library.size} bytes"
+    yield f"  format       {'__tvm_dev_mblob, which states no lengths' if library.old else 'tvm-ffi'}, little-endian"
+    yield from _part("modules of TVM", _tvm_rows(artefact, library), len(library.modules), everything)
+    tensors = sum(len(module.constants.tensors) for module in library.modules if module.constants)
+    yield f"  tensors      {tensors}: --tensors lists them"
+
+
+def _tvm_rows(artefact: Artefact, library: TvmLibrary) -> Iterator[tuple[str, ...]]:
+    yield ("number", "kind", "bytes", "file offset", "imports", "functions")
+    for number, module in enumerate(library.modules):
+        functions = len(module.constants.functions) if module.constants else 0
+        imports = ",".join(map(str, module.imports)) or "-"
+        offset = f"{artefact.view.base + module.offset:#x}" if module.size else "-"
+        yield str(number), module.kind, str(module.size), offset, imports, str(functions or "-")
 
 
 def _tree_lines(nodes: list[Node], title: str, total: int, indent: str = "  ") -> Iterator[str]:

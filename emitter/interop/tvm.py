@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from emitter import targets
-from emitter.errors import TargetError, UsageError, shown
+from emitter.errors import TargetError, shown
 from emitter.layout import Copy
 from emitter.package import BufferSource, Extent
 from emitter.records import TYPE_CHECKING
@@ -45,8 +45,6 @@ def emit_library_bin(
 
     path = path_text(output)
     resolved = targets.resolve(target).target
-    if not package.tensors and not package.modules:
-        raise UsageError("there is nothing to write", hint="add a tensor or a module")
     _write(path, resolved, plan_wire(package), system_lib_prefix, package.sources)
     return path
 

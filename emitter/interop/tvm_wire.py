@@ -82,8 +82,8 @@ def plan_wire(package: Package) -> Wire:
     root imports it. Raises UsageError and InputError for what the format cannot hold: alternatives, schema versions,
     metadata, encodings, and elements of several lanes or of less than a byte.
     """
-    rows = _tree(package)
     _check(package)
+    rows = _tree(package)
     writer = _Writer()
     writer.raw(bytes(8))  # nbytes
     ends = [0]
@@ -208,6 +208,8 @@ def _check(package: Package) -> None:
             "TVM's format has no place for metadata and a model version",
             hint="leave out --meta, --keep-metadata and --model-version",
         )
+    if not package.tensors and not package.modules:
+        raise UsageError("there is nothing to write", hint="add a tensor or a module")
     for module in package.modules:
         where = f"module {shown(module.name)}"
         first = module.alternatives[0]
