@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DESCRIPTOR_SIZE",
     "NT_EMITTER_ATTACH",
+    "PACK_NOTE_ALIGNMENT",
     "PLACEHOLDER",
     "SPARE_ALIGNMENT",
     "SPARE_DESC",
@@ -46,6 +47,13 @@ SPARE_DESC = 24  # where the note's descriptor begins: 12 bytes, the owner, and 
 SPARE_FIELDS = ("descriptor", "placeholder", "size", "pack note")
 
 DESCRIPTOR_SIZE = 16
+
+# The note that loaders will read. It moves behind the payload, so it needs a program header of its own as well, which
+# linkers give to an alignment that its neighbours do not have; there it is 4. Its name is not .note.emitter yet, or
+# linkers would join it to the notes of other objects.
+_PACK_NOTE_SECTION = ".note.emitter.pack"
+PACK_NOTE_ALIGNMENT = 16
+
 _MAGIC = (0x89454D54_41540D0A, 0x1A0A8B5E_D3C1F7E6)  # never a distance and a size: the second is above 2^60
 
 # What the symbols stand for until the payload is there. Whatever reads it in error reads NaN, or -1.
@@ -120,7 +128,7 @@ def stub_model(target: Target, name: str, symbols: Sequence[TensorSymbol] = ()) 
         _Row("descriptor", _rodata(f".rodata.{name}_descriptor", magic(target), DESCRIPTOR_SIZE)),
         _Row("placeholder", _rodata(f".rodata.{name}", PLACEHOLDER, _PLACEHOLDER_ALIGNMENT)),
         _Row("size", _rodata(size_section(target, name), bytes(word), word)),
-        _Row("pack note", Section(".note.emitter", "note", len(pack_note), 4, pack_note)),
+        _Row("pack note", Section(_PACK_NOTE_SECTION, "note", len(pack_note), PACK_NOTE_ALIGNMENT, pack_note)),
     )
     number = {row.field: index for index, row in enumerate(rows, 1)}
     at = number["placeholder"]
