@@ -61,7 +61,7 @@ def _square(operator: list[int]) -> list[int]:
     return [_apply(operator, column) for column in operator]
 
 
-def sha256(data: bytes) -> bytes:
+def sha256(data: bytes | memoryview) -> bytes:
     """Return the SHA-256 of `data`, which is small: an index, or headers."""
     # What hashlib falls back to. hashlib itself first loads OpenSSL, which takes a small job 3 ms.
     for module in ("_sha2", "_sha256"):  # of CPython 3.12 and later, and of those before
