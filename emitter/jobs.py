@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from emitter.layout import FilePlan
+    from emitter.link.plan import Code
     from emitter.model import TensorSymbol
     from emitter.options import Format
     from emitter.pack.plan import PackPlan
@@ -58,6 +59,7 @@ class Job(NamedTuple):
     texts: Mapping[str, str | bytes]
     sidecar: Sidecar | None = None
     universal: Sequence[Resolved] = ()  # the targets, where they are several
+    code: Code | None = None  # what is linked with the object that `plan` is then of
 
     @property
     def target_name(self) -> str:
@@ -80,7 +82,12 @@ def check_paths(jobs: Sequence[Job]) -> None:
             other = written.setdefault(os.path.realpath(path), this)
             if other is not this and not (option == "header" and this[:2] == other[:2]):
                 found = f"{other[0]} for {other[2]} and {option} for {this[2]}"
-                raise UsageError("two outputs would be one file", where=path, actual=found)
+                hint = "choose another path for one of them"
+                if other[2] != this[2]:
+                    hint = "put {target} into the path, or choose another one"
+                elif other[0] == option:
+                    hint = "name each target once"
+                raise UsageError("two outputs would be one file", where=path, actual=found, hint=hint)
 
 
 def universal(jobs: Sequence[Job]) -> Job:
@@ -91,8 +98,9 @@ def universal(jobs: Sequence[Job]) -> Job:
     from emitter.splice.universal import plan_universal
 
     first = jobs[0]
-    for option, path in first.companions.items():
-        if any(job.companions[option] != path for job in jobs):
+    paths = [job.companions if job.sidecar is None else {"sidecar": job.sidecar.path, **job.companions} for job in jobs]
+    for option, path in paths[0].items():
+        if any(others[option] != path for others in paths):
             raise UsageError(
                 f"a universal file has one {option.replace('_', ' ')}",
                 where=path,

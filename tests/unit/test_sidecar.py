@@ -390,6 +390,30 @@ def test_the_slices_of_a_universal_library_share_one(tmp_path: Path) -> None:
         assert record(data[at : at + 4096])[0] == "libm.pack"
     with load(tmp_path / "libm.dylib") as opened:
         opened.check()
+    # Two names would differ in length, too, and the indexes of the slices with them.
+    with pytest.raises(UsageError, match="a universal file has one sidecar") as caught:
+        emit(package(), tmp_path / "libn.dylib", target=targets, sidecar=True, sidecar_name="{target}.pack")
+    assert caught.value.hint is not None and "leave {target} and {triple} out" in caught.value.hint
+    assert not (tmp_path / "libn.dylib").exists()
+
+
+@pytest.mark.parametrize(
+    ("targets", "output", "options", "hint"),
+    [
+        (["s390x", "s390x"], "{target}.so", {}, "name each target once"),
+        (["x86_64", "amd64"], "{triple}.so", {}, "put {target} into the path"),
+        (["x86_64", "s390x"], "{target}.so", {"header": "x.h"}, "put {target} into the path"),  # the names differ
+        (["x86_64"], "x.so", {"map": "x.pack", "sidecar": True}, "choose another path"),
+    ],
+)
+def test_two_outputs_that_would_be_one_file(
+    targets: list[str], output: str, options: dict[str, Any], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="two outputs would be one file") as caught:
+        emit(package(), output, target=targets, **options)
+    assert caught.value.hint is not None and caught.value.hint.startswith(hint)
+    assert not os.listdir()
 
 
 def test_a_failure_leaves_both_old_files(tmp_path: Path) -> None:
@@ -419,8 +443,10 @@ def test_a_failure_leaves_both_old_files(tmp_path: Path) -> None:
         ("x.so", {"sidecar": 1, "pin": "yes"}, "another type"),
     ],
 )
-def test_misuse(output: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    os.chdir(tmp_path)
+def test_misuse(
+    output: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=message):
         emit(package(), output, target="x86_64-linux-gnu", **options)
     assert os.listdir(tmp_path) == []
