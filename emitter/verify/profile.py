@@ -42,7 +42,9 @@ KEYS: dict[str, Key] = {
     "page-size-32": Key(int, "largest page that its 32-bit programs meet, in bytes"),
     "symbol-versions": Key(dict, "newest version of each family of versioned symbols that the platform has"),
     "libraries": Key(list, "patterns of all the libraries that an artefact may need"),
-    "sysroot": Key(str, "folder with the platform's files: libraries and symbols that are needed must be there"),
+    "sysroot": Key(
+        str, "folder with the platform's files (from the current one), where needed libraries and symbols must be"
+    ),
     "hash-styles": Key(list, "hash tables that a library must have", ("sysv", "gnu")),
     "soname": Key(bool, "whether a library must state DT_SONAME, its own file name"),
     "build-id": Key(bool, "whether a linked file must have a build id"),

@@ -37,23 +37,25 @@ class _Library:
         }
 
 
-_OPENED: dict[str, _Library | None] = {}
+_OPENED: dict[tuple[str, int, int], _Library | None] = {}
 
 
 def _opened(path: str) -> _Library | None:
-    """Return the library at a path, or None for what is none; each is read once."""
+    """Return the library at a path, or None for what is none; each is read once while it stays as it is."""
     from emitter.inspect import open_file
     from emitter.inspect.elf import ElfFile
 
-    if path not in _OPENED:
-        _OPENED[path] = None
+    status = os.stat(path)
+    key = (path, status.st_size, status.st_mtime_ns)
+    if key not in _OPENED:
+        _OPENED[key] = None
         try:
             with open_file(path) as artefact:
                 if isinstance(artefact.reader, ElfFile):
-                    _OPENED[path] = _Library(path, artefact.reader)
+                    _OPENED[key] = _Library(path, artefact.reader)
         except EmitterError:
             pass  # a linker script, or broken: the next folder may have it
-    return _OPENED[path]
+    return _OPENED[key]
 
 
 def _folders(check: Check) -> list[str]:
