@@ -1,0 +1,82 @@
+"""Rules at the edges of what they allow."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from emitter import Package, emit
+from emitter.errors import UsageError
+from emitter.verify import verify
+from emitter.verify.rules.abi import parse_isa
+from emitter.verify.rules.dependencies import version_of
+from emitter.verify.settings import parse_size
+from tests.verify_files import phdr
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> bytes:
+    package = Package()
+    package.add_raw("w", bytes(1000))
+    emit(package, tmp_path / "m.so", target="aarch64-linux-gnu")
+    return (tmp_path / "m.so").read_bytes()
+
+
+def rules(data: bytes, folder: Path, page_size: int | None = None) -> set[str]:
+    (folder / "x.so").write_bytes(data)
+    return {finding.rule for finding in verify(folder / "x.so", page_size=page_size, config="").findings}
+
+
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+@pytest.mark.parametrize("alignment", [1, 2048, 4096, 8192, 16384, 32768, 65536])
+def test_a_segment_must_be_aligned_to_the_page(page: int, alignment: int, library: bytes, tmp_path: Path) -> None:
+    found = rules(phdr(library, "PT_LOAD", None, p_align=alignment), tmp_path, page)
+    assert ("elf-load-alignment" in found) == (alignment < page)
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_segment_may_end_where_the_file_ends(beyond: int, library: bytes, tmp_path: Path) -> None:
+    last = [segment for segment in ELFFile(io.BytesIO(library)).iter_segments() if segment["p_type"] == "PT_LOAD"][-1]
+    size = len(library) - last["p_offset"] + beyond
+    changed = phdr(library, "PT_LOAD", -1, p_filesz=size, p_memsz=max(size, last["p_memsz"]))
+    assert ("elf-segment-in-file" in rules(changed, tmp_path)) == (beyond > 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "extensions"),
+    [
+        ("rv64i", {"i"}),
+        ("rv64i2p1_m2p0_zicsr2p0", {"i", "m", "zicsr"}),
+        ("rv64imafdc", {"i", "m", "a", "f", "d", "c"}),
+        ("rv32e1p9", {"e"}),
+        ("rv64gc", {"i", "m", "a", "f", "d", "c", "zicsr", "zifencei"}),
+        ("RV64I2P1_ZVE32F1P0_ZVL128B1P0", {"i", "zve32f", "zvl128b"}),
+        ("rv64i2p0_xtheadba1p0_svinval1p0", {"i", "xtheadba", "svinval"}),
+    ],
+)
+def test_isa_strings(text: str, extensions: set[str]) -> None:
+    assert parse_isa(text) == extensions
+
+
+def test_versions_are_compared_by_numbers() -> None:
+    assert version_of("2.9") < version_of("2.17") < version_of("2.17.1") < version_of("3")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("100K", 100 << 10), ("64MiB", 64 << 20), ("2g", 2 << 30), (4096, 4096), ("1TB", 1 << 40)],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text, "x") == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5M", "M", "1X", "9" * 30, "\u0661"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match="not a size"):
+        parse_size(text, "x")
