@@ -28,7 +28,8 @@ _SIZE_SECTIONS: Mapping[ObjectFormat, str] = {
     "coff": ".rdata",
 }
 
-_SECTION_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._$-")
+_SECTION_STARTS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._")
+_SECTION_CHARACTERS = _SECTION_STARTS.union("0123456789$-")
 
 # Sections that linkers merge, discard, run, or lay out as something else; also as a prefix before a dot.
 _OTHER_MEANINGS = (
@@ -80,11 +81,11 @@ def _check_coff(section: str) -> None:
 
 
 def _check_name(section: str) -> None:
-    if not section or not _SECTION_CHARACTERS.issuperset(section):
+    if section[:1] not in _SECTION_STARTS or not _SECTION_CHARACTERS.issuperset(section):
         raise LayoutError(
             "not a name for a section",
             where=f"--section {shown(section)}",
-            expected="ASCII letters, digits and . _ $ -",
+            expected="a letter, . or _, then ASCII letters, digits and . _ $ -",
             hint="a linker script must be able to name it",
         )
 
@@ -109,7 +110,9 @@ def _check_macho(section: str) -> None:
             expected=f"SEGMENT,SECTION of ASCII letters, digits and . _ $ -, each at most {_MACHO_NAME_SIZE} bytes",
             hint="such as __TEXT,__weights",
         )
-    if segname not in _MACHO_SEGMENTS or sectname in _MACHO_OTHER_MEANINGS:
+    # In the section of the size the pack would stand behind it, where no loader looks.
+    taken = sectname in _MACHO_OTHER_MEANINGS or section == _SIZE_SECTIONS["macho"]
+    if taken or segname not in _MACHO_SEGMENTS:
         raise LayoutError(
             "linkers give the section a meaning of its own, or map it writable",
             where=f"--section {shown(section)}",

@@ -126,7 +126,7 @@ def test_retain_and_visibility(tmp_path: Path) -> None:
     assert "no protected symbols" in str(caught.value) and "hidden" in str(caught.value)
 
 
-@pytest.mark.parametrize("section", ["__TEXT,__sixteen_bytes_", "__DATA_CONST,__weights", "__TEXT,__const"])
+@pytest.mark.parametrize("section", ["__TEXT,__sixteen_bytes_", "__DATA_CONST,__weights", "__TEXT,__weights"])
 def test_section_names_of_the_user(section: str, tmp_path: Path) -> None:
     file = written(tmp_path, "x86_64-apple-macos", section=section, tensor_symbols=True)
     symbol = file.symbols()["_model"]

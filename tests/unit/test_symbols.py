@@ -172,13 +172,40 @@ def test_sections_of_the_pack() -> None:
     }
 
 
+# The first rows are no names (to GNU ld none begins with a digit, - or $); linkers read the others as something else.
+OTHERWISE = {
+    "x86_64-linux-gnu": [
+        "", "a b", "a*", "a[b]", "näh", "x\0", "1a", "-", "$a",
+        ".bss", ".bss.w", ".text", ".data.w", ".note.x", ".tbss", ".init_array",
+    ],
+    "x86_64-windows-msvc": [
+        "", "a b", "a,b", "näh", "x\0", "1a", "$a",
+        ".text", ".text$w", ".data", ".bss", ".edata", ".idata$2", ".rsrc", ".tls$", ".CRT$XCU", ".drectve",
+    ],
+    "arm64-apple-macos": [
+        "", "__weights", "__TEXT,", ",__weights", "__TEXT,a,b", "__TEXT,a b", f"__TEXT,{'a' * 17}", f"{'A' * 17},a",
+        "__TEXT,__text", "__TEXT,__const", "__TEXT,__eh_frame", "__DATA,__weights", "__LINKEDIT,__weights",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "section"), [(name, one) for name, row in OTHERWISE.items() for one in row])
+def test_section_names_that_linkers_read_otherwise(name: str, section: str) -> None:
+    with pytest.raises(LayoutError, match=re.escape(f"--section {section!r}")) as caught:
+        pack_section(load(name), "m", section=section, large=False)
+    assert caught.value.hint is not None
+
+
 @pytest.mark.parametrize(
-    "section",
-    ["", "a b", "a*", "a[b]", "näh", "x\0", ".bss", ".bss.w", ".text", ".data.w", ".note.x", ".tbss", ".init_array"],
-)
-def test_section_names_that_linkers_read_otherwise(section: str) -> None:
-    with pytest.raises(LayoutError, match=re.escape(f"--section {section!r}")):
-        pack_section(X86_64, "m", section=section, large=False)
+    ("name", "section"),
+    [
+        ("x86_64-linux-gnu", "_"), ("x86_64-linux-gnu", ".a-b$c"), ("x86_64-linux-gnu", ".textures"),
+        ("x86_64-windows-msvc", ".rdata$w"), ("x86_64-windows-msvc", ".text2"),
+        ("arm64-apple-macos", "__TEXT,__textures"), ("arm64-apple-macos", f"__DATA_CONST,{'a' * 16}"),
+    ],
+)  # fmt: skip
+def test_section_names_that_are_taken(name: str, section: str) -> None:
+    assert pack_section(load(name), "m", section=section, large=False) == section
 
 
 @pytest.mark.parametrize("name", TARGET_NAMES)
