@@ -19,6 +19,7 @@ from emitter.writers import plan_image, plan_linkable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from emitter.link.plan import Code
     from emitter.model import ObjectModel, TensorSymbol
     from emitter.options import Format, Options, Style
     from emitter.pack.plan import PackPlan
@@ -53,10 +54,12 @@ class Planner:
 
     def check_request(self, output: str, resolved: Sequence[Resolved]) -> None:
         """Raise UsageError for what is wrong with a request as a whole, whatever its sizes."""
-        if not self._package.tensors and not self._package.modules:
+        if not self._package.tensors and not self._package.modules and not self._package.code:
             raise UsageError(
                 "there is nothing to write", hint="name at least one input that holds a tensor, or add one"
             )
+        if self._package.code:
+            self._check_code_request(output, resolved)
         if not resolved:
             raise UsageError("no target", hint="name one, or leave the option out for this machine's")
         if output in {"", "-"}:
@@ -69,6 +72,19 @@ class Planner:
             check_slices([one.target for one in resolved])
         elif len(resolved) > 1:
             self._check_placeholders(output)
+
+    def _check_code_request(self, output: str, resolved: Sequence[Resolved]) -> None:
+        """Raise UsageError for what cannot be combined with code."""
+        options = self._options
+        for flag, value in (("--sidecar", options.sidecar), (f"--symbols {options.symbols}", options.symbols)):
+            if value:
+                raise UsageError(f"{flag} cannot be combined with code", hint="leave out the one or the other")
+        if resolved and self.is_universal(output, resolved):
+            raise UsageError(
+                "code is linked for one target at a time",
+                where=output,
+                hint="put {target} into -o, and join the libraries with lipo",
+            )
 
     def is_universal(self, output: str, resolved: Sequence[Resolved]) -> bool:
         """Whether several targets make one file: Apple's, with one path for all, and not a bare pack."""
@@ -99,7 +115,9 @@ class Planner:
         options, target = self._options, resolved.target
         path = expand(output, resolved, self._lib_name())
         format_ = output_format(path, options.emit, target)
-        check_options(options, format_, target.object_format)
+        check_options(options, format_, target.object_format, code=bool(self._package.code))
+        if self._package.code and format_ == "pack":
+            raise UsageError("a pack holds no code", where=path, hint="write a library, an object or an archive")
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
         if options.symbols:
             return Outline(path, format_, None, None, None, sum(tensor.nbytes for tensor in self._package.tensors))
@@ -140,7 +158,7 @@ class Planner:
             raise too_large("sidecar" if beside else outline.format, target, size, limit, as_hint(works))
 
     def _largest(self) -> int:
-        return max(owner.nbytes for owner in owners(self._package))
+        return max((owner.nbytes for owner in owners(self._package)), default=0)
 
     def plan_one(self, outline: Outline, resolved: Resolved) -> Job:
         """Lay out one output; raise EmitterError for what cannot be written."""
@@ -173,6 +191,7 @@ class Planner:
             outputs = [path] if sidecar is None else [path, sidecar.path]
             texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
+        code: Code | None = None
         if options.symbols:
             modules = self._package.modules and options.symbols != "tvm"
             if self._package.metadata or self._package.model_version or modules:
@@ -190,12 +209,36 @@ class Planner:
             plan = FilePlan(pack.total_size, (), pack.payloads, pack_offset=0)
         else:
             tensor_symbols = self._tensor_symbols(pack, symbol)
-            texts |= self._texts(target, path, format_, pack, symbol, tensor_symbols)
-            if format_ == "library":
+            if self._package.code:
+                code, plan = self._plan_code(target, path, format_, pack, symbol, tensor_symbols)
+            texts |= self._texts(target, path, format_, pack, symbol, tensor_symbols, code)
+            if code is not None:
+                pass
+            elif format_ == "library":
                 plan = plan_image(target, path, pack, name=symbol, symbols=tensor_symbols, options=options)
             else:
                 plan = plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
-        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts, sidecar)
+                self._speak_of_links(target, pack)
+        return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts, sidecar, (), code)
+
+    def _plan_code(  # noqa: PLR0917 - six facts about one output
+        self,
+        target: Target,
+        path: str,
+        format_: Format,
+        pack: PackPlan,
+        symbol: str,
+        shown_tensors: Sequence[TensorSymbol],
+    ) -> tuple[Code, FilePlan]:
+        from emitter.link.plan import plan_code
+        from emitter.symbols import tensor_symbols
+
+        prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
+        every = shown_tensors or tensor_symbols(self._package.tensors, pack, prefix)
+        large = self._large(target, pack)
+        return plan_code(
+            self._package, self._options, target, format_, path, symbol, pack, every, shown_tensors, large, self._say
+        )
 
     def _texts(  # noqa: PLR0917 - six facts about one output
         self,
@@ -205,6 +248,7 @@ class Planner:
         pack: PackPlan,
         symbol: str,
         tensor_symbols: Sequence[TensorSymbol],
+        code: Code | None,
     ) -> dict[str, str | bytes]:
         """Return what the header, the linker script fragment and the import library will hold, where asked for."""
         texts: dict[str, str | bytes] = {}
@@ -221,6 +265,7 @@ class Planner:
                 alignment=alignment,
                 imported=format_ == "library",
                 sidecar=options.sidecar,
+                functions={} if code is None else code.functions,
             )
         if options.linker_script:
             from emitter.sections import pack_section
@@ -234,7 +279,8 @@ class Planner:
             from emitter.splice.implib import import_library
 
             names = [symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in tensor_symbols)]
-            texts["implib"] = import_library(target, os.path.basename(path), names)
+            functions = [] if code is None else sorted(code.functions)
+            texts["implib"] = import_library(target, os.path.basename(path), names, functions=functions)
         return texts
 
     def _pack(self, byte_order: ByteOrder) -> PackPlan:
@@ -267,9 +313,9 @@ class Planner:
 
         return use_large_data(target, pack.total_size, self._options.large_data or "auto")
 
-    def _speak_of_reach(self, target: Target, pack: PackPlan, large: bool) -> None:
-        """Say where a large payload goes, and warn of one that most links cannot take as it is."""
-        if large and target.large_data:
+    def _speak_of_links(self, target: Target, pack: PackPlan) -> None:
+        """Say where a large payload goes, and warn of what links do not take as it is."""
+        if self._large(target, pack) and target.large_data:
             self._say(f"the payload goes into {target.large_data.section}, the section for large data")
         if target.object_format == "coff":
             largest = target.max_image_size
@@ -280,16 +326,14 @@ class Planner:
                 f"the payload exceeds the {target.reach >> 30} GiB that code of {target.name} reaches: link with the "
                 "fragment that --linker-script writes, or emit a shared library"
             )
+        if target.object_format == "coff" and pack.alignment > target.max_page_size:
+            self._warn(f"lld-link and link.exe keep an alignment of {pack.alignment} with /ALIGN:{pack.alignment} only")
 
     def _pack_model(
         self, target: Target, pack: PackPlan, symbol: str, tensor_symbols: Sequence[TensorSymbol]
     ) -> ObjectModel:
         from emitter.symbols import pack_model
 
-        large = self._large(target, pack)
-        self._speak_of_reach(target, pack, large)
-        if target.object_format == "coff" and pack.alignment > target.max_page_size:
-            self._warn(f"lld-link and link.exe keep an alignment of {pack.alignment} with /ALIGN:{pack.alignment} only")
         return pack_model(
             target,
             pack,
@@ -298,7 +342,7 @@ class Planner:
             visibility=self._options.visibility or "hidden",
             tensor_symbols=tensor_symbols,
             retain=self._options.retain,
-            large=large,
+            large=self._large(target, pack),
         )
 
     def _style_model(self, target: Target, style: Style) -> ObjectModel:

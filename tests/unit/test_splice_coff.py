@@ -260,6 +260,15 @@ def test_alignment_that_linkers_may_not_keep_is_warned_of(tmp_path: Path) -> Non
             warn=warnings.append,
         )
     assert warnings == ["lld-link and link.exe keep an alignment of 8192 with /ALIGN:8192 only"]
+    with pytest.raises(LayoutError, match="expected at most 8192, found 16384"):
+        emit(
+            package_of({"a": b"abc"}),
+            tmp_path / "a.obj",
+            target="x86_64-windows-msvc",
+            align=16384,
+            warn=warnings.append,
+        )
+    assert len(warnings) == 1  # what is refused is not warned of
 
 
 @pytest.mark.parametrize("size", [(1 << 31) - (1 << 20), 1 << 31])
