@@ -5,6 +5,7 @@ Which way a payload takes (measured, 1 GiB, fresh file, as multiples of `cp`):
   second thread takes the CRC-32C of the destination behind it at no cost in time.
 - Otherwise the kernel's copy is slow (1.3), and a buffer is fast: one thread reads blocks and takes their CRC, the
   other writes them (0.95; one thread for all that, 1.1).
+- Where pages are hashed for a signature, that takes longest (4.5), by the second thread alone: the kernel copies.
 - Holes of a sparse source stay holes, and their CRC is computed, not read. Small payloads gather in one buffer.
 Space is reserved first: a disk that is full says so before the work, and the copy is faster by a quarter.
 """
