@@ -61,7 +61,8 @@ def find_tensors(
     where = ""
     for artefact, report in objects:
         where = where or artefact.view.path
-        for pack in (*report.packs, *report.tvm):
+        holders: list[PackEntry | TvmLibrary] = [*report.packs, *report.tvm]
+        for pack in holders:
             packs += 1
             try:
                 for tensor in pack.tensors():

@@ -41,7 +41,7 @@ def constants_model(
     too; its distance from there is fixed.
     """
     large = target.large_data
-    name, kind = (large.section, "rodata") if large else _SECTIONS[target.object_format]
+    name, kind = _SECTIONS[target.object_format]
     copies = []
     size = 0
     for tensor in package.tensors:
@@ -49,7 +49,14 @@ def constants_model(
         copies.append(Copy(size, tensor.nbytes, tensor.extent, unit, tensor.shape, tensor.dtype.element_bits))
         size = align_up(size + tensor.nbytes, ALIGNMENT)
     aligned = max([alignment, ALIGNMENT, *(tensor.alignment or 1 for tensor in package.tensors)])
-    section = Section(name=name, kind=kind, size=size, alignment=aligned, copies=tuple(copies), large=large is not None)
+    section = Section(
+        name=large.section if large else name,
+        kind=kind,
+        size=size,
+        alignment=aligned,
+        copies=tuple(copies),
+        large=large is not None,
+    )
     symbols = [
         Symbol(symbol, section=0, value=value, size=0, type="notype", visibility=visibility)
         for symbol, value in ((START, 0), (END, size))

@@ -60,7 +60,8 @@ def fpack_imports(mod: Any, is_system_lib: bool, symbol_prefix: str, workspace_d
 
     target = _target_of(mod)
     tensor = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(mod)
-    data = memoryview(numpy.from_dlpack(tensor))
+    array: Any = numpy.from_dlpack(tensor)  # the same memory
+    data = memoryview(array)
     extent = Extent(BufferSource("the imports of the TVM module", data), 0, data.nbytes)
     copy = Copy(0, data.nbytes, extent, 1, (data.nbytes,), 8)
     path = os.path.join(workspace_dir, f"{symbol_prefix}devc{target.object_suffix}")

@@ -18,7 +18,7 @@ from emitter.errors import TargetError
 from emitter.extract import extract
 from emitter.interop.tvm import emit_library_bin, fpack_imports
 from emitter.package import BufferSource, Extent, Package, Tensor
-from tests.elf_objects import run
+from tests.elf_objects import run, section_of
 from tests.tvm_modules import (
     compile_host,
     compile_model,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYMBOL = "__tvm_ffi__library_bin"
-CONSTANTS = {
+CONSTANTS: dict[str, np.ndarray[Any, Any]] = {
     "weight": np.random.default_rng(5).standard_normal((3, 5), np.float32),
     "bias": np.arange(7, dtype=np.int64),
     "scale": np.array(0.5),
@@ -53,7 +53,7 @@ def blob_of(path: Path, symbol: str = SYMBOL) -> tuple[bytes, int]:
     """Return what is behind a symbol of an ELF object or library, and the alignment of its section."""
     with path.open("rb") as file:
         elf = ELFFile(file)
-        (found,) = elf.get_section_by_name(".symtab").get_symbol_by_name(symbol)
+        (found,) = section_of(elf, ".symtab").get_symbol_by_name(symbol)
         section = elf.get_section(found["st_shndx"])
         start = found["st_value"] - section["sh_addr"]
         return bytes(section.data()[start : start + found["st_size"]]), section["sh_addralign"]

@@ -27,7 +27,7 @@ from emitter.interop.tvm_wire import plan_wire
 from emitter.layout import FilePlan
 from emitter.package import BufferSource, Extent, Package, Tensor
 from emitter.targets import load, names
-from tests.elf_objects import run
+from tests.elf_objects import run, section_of
 from tests.support import write_plan
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_every_target_has_the_same_bytes_aligned(tmp_path: Path, target_name: st
     # As a tool that we did not write finds it.
     if load(target_name).object_format == "elf":
         elf = ELFFile(BytesIO(path.read_bytes()))
-        (symbol,) = elf.get_section_by_name(".symtab").get_symbol_by_name(f"{prefix or ''}{SYMBOL}")
+        (symbol,) = section_of(elf, ".symtab").get_symbol_by_name(f"{prefix or ''}{SYMBOL}")
         section = elf.get_section(symbol["st_shndx"])
         assert (symbol["st_value"], symbol["st_size"]) == (0, len(expected))
         assert section["sh_addralign"] >= 64
