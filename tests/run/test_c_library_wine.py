@@ -33,13 +33,6 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_and_link([mingw("x86_64")], tmp_path_factory.mktemp("dump") / "dump.exe", "dump.c")
 
 
-def printed(wine: Wine, *command: str | Path, cwd: Path | None = None) -> list[str]:
-    """Return the lines that a program prints. What Wine itself has to say on standard error is another matter."""
-    done = wine.run(*command, cwd=cwd)
-    assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
-    return done.stdout.splitlines()
-
-
 def write(
     path: Path, name: str, value: int, target: str = "x86_64-windows-gnu", *, sidecar: bool = False, pin: bool = False
 ) -> Path:
@@ -52,7 +45,7 @@ def write(
 
 def refusals(wine: Wine, opener: Path, *paths: object) -> list[str]:
     """Open files that are refused, and return the messages."""
-    messages = printed(wine, opener, *map(str, paths))
+    messages = wine.prints(opener, *map(str, paths))
     assert all(line.startswith("refused: ") for line in messages)
     return [line.removeprefix("refused: ") for line in messages]
 
@@ -67,7 +60,7 @@ def test_every_tensor_with_its_checksum(
     for one in (model, other_model):
         paths.append(tmp_path / f"{one.name}.dll")
         emit("--target", target, one.path, "-o", paths[-1], *options)
-    assert printed(wine, dump, *paths) == lines(model.tensors, target) + lines(other_model.tensors, target)
+    assert wine.prints(dump, *paths) == lines(model.tensors, target) + lines(other_model.tensors, target)
 
 
 def test_paths(opener: Path, wine: Wine, tmp_path: Path) -> None:
@@ -78,7 +71,7 @@ def test_paths(opener: Path, wine: Wine, tmp_path: Path) -> None:
     write(folder / "one.dll", "other", 2)  # the same name elsewhere is another library
     write(folder / "重み.dll", "side", 3, sidecar=True)
     paths = ("./one.dll", f"{folder.name}/one.dll", f"{folder.name}\\重み.dll", "one.dll", f"Z:{folder}/one.dll")
-    assert printed(wine, opener, *paths, cwd=tmp_path) == [
+    assert wine.prints(opener, *paths, cwd=tmp_path) == [
         "1: one 1",
         "1: other 2",
         "1: side 3",
@@ -93,7 +86,7 @@ def test_several_packs_that_a_linker_joined(opener: Path, wine: Wine, tmp_path: 
         write(tmp_path / f"{name}.o", name, value)
     linked, objects = tmp_path / "linked.dll", (str(tmp_path / "one.o"), str(tmp_path / "two.o"))
     build(mingw("x86_64"), "-shared", "-nostdlib", "-Wl,--entry=0", *objects, "-o", str(linked))
-    assert printed(wine, opener, linked) == ["2: one 1"]
+    assert wine.prints(opener, linked) == ["2: one 1"]
 
 
 def test_what_is_refused(opener: Path, wine: Wine, tmp_path: Path) -> None:
@@ -146,11 +139,11 @@ def test_a_sidecar_that_does_not_belong_is_refused(opener: Path, wine: Wine, tmp
     )
     other = write(tmp_path / "other.dll", "one", 9, sidecar=True)
     renamed = write(tmp_path / "renamed.dll", "another name", 1, sidecar=True)
-    assert printed(wine, opener, plain, pinned) == ["1: one 1"] * 2
+    assert wine.prints(opener, plain, pinned) == ["1: one 1"] * 2
     sidecar = other.with_suffix(".pack").read_bytes()
     for library in (plain, pinned):
         library.with_suffix(".pack").write_bytes(sidecar)
-    assert printed(wine, opener, plain) == ["1: one 9"]  # other weights of the same schema
+    assert wine.prints(opener, plain) == ["1: one 9"]  # other weights of the same schema
     (pin,) = refusals(wine, opener, pinned)
     assert pin.endswith("pin.pack: not the file that the library was made with: its SHA-256 differs")
     shutil.copy(renamed.with_suffix(".pack"), plain.with_suffix(".pack"))
@@ -178,7 +171,7 @@ def test_another_file_at_the_path_of_a_loaded_library(wine: Wine, tmp_path: Path
     program = compile_and_link([mingw("x86_64")], tmp_path / "replaced.exe", "replaced.c", *STRICT)
     write(tmp_path / "one.dll", "one", 1)
     write(tmp_path / "two.dll", "two", 2)
-    assert printed(wine, program, "./one.dll", "./two.dll", cwd=tmp_path) == [
+    assert wine.prints(program, "./one.dll", "./two.dll", cwd=tmp_path) == [
         "refused: ./one.dll: another file was loaded than the one that was checked",
         "one 1",
         "two 2",

@@ -160,8 +160,7 @@ def test_dll_goes_through_strip(model: Model, wine: Wine, tmp_path: Path) -> Non
     dll = artefact("x86_64-windows-gnu", model, tmp_path, "DLL itself").output
     build(mingw("x86_64", "strip"), str(dll))
     program = compile_and_link([mingw("x86_64")], tmp_path / "open_dll.exe", "open_dll.c")
-    done = wine.run(program, dll, model.name)
-    assert done.stdout.splitlines() == lines(model.tensors, "x86_64-windows-gnu"), done.stderr
+    assert wine.prints(program, dll, model.name) == lines(model.tensors, "x86_64-windows-gnu")
 
 
 def test_signed_dll_loads_and_its_signature_holds(model: Model, wine: Wine, tmp_path: Path) -> None:
