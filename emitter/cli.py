@@ -29,6 +29,7 @@ _MAX_ARGUMENTS = 64 << 20
 
 _EPILOG = """\
 inputs, recognised by content: safetensors (and the index of a sharded model), .npy, .npz, .pack;
+LLVM IR (.ll, .bc), objects and archives (.o, .a) are code, which is compiled and linked with the rest.
 raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input that holds one, and goes
 before the names of an input that holds several.
 An argument @FILE is replaced by the lines of FILE, one argument a line.
@@ -244,6 +245,25 @@ def _emit_parser(
     add("--sidecar", action="store_true", help="libraries: leave the bytes to a .pack beside the library")
     add("--sidecar-name", metavar="FILE", help="its name (default: that of the library, with .pack)")
     add("--pin", action="store_true", help="let the library take no other sidecar than this, by its SHA-256")
+    add("-O", dest="opt_level", type=int, metavar="N", help="code: how much LLVM optimises, 0 to 3 (default: 2)")
+    add("--cpu", metavar="C", help="code: the CPU that it is compiled for (default: the oldest of the target)")
+    add("--features", metavar="F", help="code: features of the CPU beside those of the target, as +v,-d32")
+    add("--abi", metavar="A", help="code: the ABI, which must be the target's")
+    add("--linker", metavar="L", help="code: the linker (default: ld.lld, the target's GNU ld, or that of ziglang)")
+    add("-l", dest="libs", action="append", default=[], metavar="LIB", help="code: library to use; m and c are known")
+    add("-L", dest="lib_dirs", action="append", default=[], metavar="DIR", help="code: where the libraries of -l are")
+    add(
+        "--allow-undefined",
+        action="append",
+        default=[],
+        metavar="S",
+        help="code: a symbol that the program will define; may be repeated",
+    )
+    add("--export", action="append", default=[], metavar="S", help="code: export this alone; may be repeated")
+    add("--version-script", metavar="FILE", help="code: the linker's version script, which says what is exported")
+    add("--no-cache", action="store_true", help="code: compile anew, and keep nothing (EMITTER_CACHE_DIR)")
+    add("--compile-seconds", type=int, metavar="N", help="code: what LLVM may take (default: 300)")
+    add("--compile-memory", type=int, metavar="MIB", help="code: memory that LLVM may take (default: 4096)")
     add("--meta", action="append", default=[], metavar="K=V", help="metadata of the pack; may be repeated")
     add(
         "--keep-metadata",

@@ -34,8 +34,8 @@ class Artefact(NamedTuple):
 
     `target` is the target's own name, however it was typed; of a universal file, those of all, with + between them.
     `symbol` is that of the pack: None for a .pack, and with the option `symbols`, as `schema_hash` is then.
-    `payload_size` are the bytes of all tensors, `deduplicated_size` those of them that were not stored again. `sidecar`
-    is the path of the file that holds the bytes, and `sidecar_size` its size, or None if it is the output itself.
+    `payload_size` are the bytes of all tensors and modules, `deduplicated_size` those that were not stored again.
+    `sidecar` is the path of the file that holds the bytes, `sidecar_size` its size; None if it is the output itself.
     `crcs` are the CRC-32C of the payloads, in the order of the file.
     """
 
@@ -45,6 +45,7 @@ class Artefact(NamedTuple):
     symbol: str | None
     size: int
     tensors: int
+    modules: int
     payload_size: int
     deduplicated_size: int
     schema_hash: int | None
@@ -61,6 +62,7 @@ class Artefact(NamedTuple):
             "symbol": self.symbol,
             "size": self.size,
             "tensors": self.tensors,
+            "modules": self.modules,
             "payload_size": self.payload_size,
             "deduplicated_size": self.deduplicated_size,
             "schema_hash": None if self.schema_hash is None else f"0x{self.schema_hash:016x}",
@@ -106,7 +108,7 @@ def emit(
     artefacts = []
     with ExitStack() as stack:
         sources = package.sources
-        outputs: list[StreamFile | OutputFile] = []
+        outputs: list[StreamFile | OutputFile | None] = []
         sidecars: list[OutputFile | None] = []
         for job in jobs:
             beside = job.sidecar
@@ -115,14 +117,20 @@ def emit(
             )
             mode = IMAGE_MODE if job.format == "library" else DATA_MODE
             size = job.plan.size
-            if to is not None:
+            if job.code is not None and job.code.linker is not None:
+                outputs.append(None)  # the linker makes it
+            elif to is not None:
                 outputs.append(stack.enter_context(StreamFile(job.path, size, to)))
             else:
                 outputs.append(stack.enter_context(open_output(job.path, size, mode, sources)))
         finished: list[StreamFile | OutputFile] = []
         for job, out, bytes_out in zip(jobs, outputs, sidecars, strict=True):
             pack = job.pack
-            if job.sidecar is not None and bytes_out is not None and pack is not None:
+            if out is None:
+                from emitter.link.build import build
+
+                job, out, crcs = build(job, stack, sources, progress=progress, say=say)  # noqa: PLW2901 - it knows more now
+            elif job.sidecar is not None and bytes_out is not None and pack is not None:
                 from emitter.sidecar import write_sidecar
 
                 pack, crcs = write_sidecar(bytes_out.fd, job.sidecar, pack, job.resolved.target, progress=progress)
@@ -130,9 +138,14 @@ def emit(
             else:
                 crcs = write_plan(out.fd, job.plan, pack, progress=progress)
             # The bytes are final.
-            from emitter.check import check
+            if job.code is None:
+                from emitter.check import check
 
-            check(out.fd, job.format, job.resolved.target, job.plan, pack, job.symbol)
+                check(out.fd, job.format, job.resolved.target, job.plan, pack, job.symbol)
+            elif pack is not None and job.code.linker is None:
+                from emitter.check.linked import check_pack_at
+
+                check_pack_at(out.fd, job.plan, pack, crcs)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
                 data = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
@@ -157,7 +170,7 @@ def _import_check(job: Job) -> None:
     """Import what checks an output, before it is wanted."""
     from emitter.check import check_of
 
-    if job.format != "pack":
+    if job.format != "pack" and job.code is None:
         check_of(job.format, job.resolved.target)
 
 
@@ -169,6 +182,8 @@ def _check_package(package: object) -> None:
 def _check_stream(stream: object, jobs: Sequence[Job]) -> None:
     if not callable(getattr(stream, "write", None)):
         raise UsageError("`to` is not a stream", expected="an object with write(bytes)", actual=type(stream).__name__)
+    if any(job.code is not None and job.code.linker is not None for job in jobs):
+        raise UsageError("a stream takes no output of a linker", hint="leave out `to`, or write an archive")
     if len(jobs) > 1 or jobs[0].sidecar is not None:
         raise UsageError(
             "a stream takes one file",
@@ -213,6 +228,7 @@ def _artefact(package: Package, job: Job, crcs: Sequence[int]) -> Artefact:
         symbol=job.symbol,
         size=job.plan.size,
         tensors=len(package.tensors),
+        modules=len(package.modules),
         payload_size=payload_size,
         deduplicated_size=payload_size - (written - ended),
         schema_hash=None if job.pack is None else job.pack.schema,

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from emitter.dtypes import FLOAT, INT, UINT
 from emitter.errors import LayoutError, shown
+from emitter.layout import identifier
 from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.records import TYPE_CHECKING
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from emitter.dtypes import DType
     from emitter.model import TensorSymbol
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from emitter.package import Package, Tensor
 
 __all__ = ["render_header"]
+
+_NO_FUNCTIONS: Mapping[str, Sequence[str] | None] = {}
 
 # Types of C for elements, by (DLPack code, bits): all have the same size wherever C has them.
 _C_TYPES = {
@@ -155,20 +158,24 @@ def render_header(
     alignment: int = DEFAULT_ALIGNMENT,
     imported: bool = True,
     sidecar: bool = False,
+    functions: Mapping[str, Sequence[str] | None] = _NO_FUNCTIONS,
 ) -> str:
     """Return the header of `package`, emitted as the symbol `name`, with the given symbols of its tensors.
 
     Tensors are listed in the order of the bytes of their names. Those that have a symbol are declared as arrays of the
     type that C has for their elements, or else as bytes, with an accessor `SYMBOL_data` and macros `SYMBOL_NDIM` and
     `SYMBOL_SHAPE` (an initialiser, absent for 0 dimensions). `alignment` is the package's default in bytes: a tensor
-    that is less aligned than its type is declared as bytes. `imported` says whether Windows finds the symbols in a DLL,
-    or in the program, `sidecar` that the bytes are in a file of their own. Raises LayoutError for names that C cannot
-    declare or that collide.
+    that is less aligned than its type is declared as bytes. `functions` gives the types of the result and the arguments
+    of each function that the code exports, or None where the code does not say them. `imported` says whether Windows
+    finds the symbols in a DLL, or in the program, `sidecar` that the bytes are in a file of their own. Raises
+    LayoutError for names that C cannot declare or that collide.
     """
     tensors = sorted(package.tensors, key=lambda tensor: tensor.name.encode())
     symbol_of = {symbol.tensor: symbol.name for symbol in symbols}
-    check_names(_names(name, tensors, symbol_of))
-    _check_free(_names(name, tensors, symbol_of))
+    named = [*_names(name, tensors, symbol_of)]
+    named += ((function, "the code") for function, types in functions.items() if types is not None)
+    check_names(named)
+    _check_free(named)
     imports = _IMPORTS.format(name=name) if imported else "#if defined(_WIN32)\n"
     or_static = f"; {name}_STATIC, on Windows, if they are not in a DLL" if imported else ""
     usage = (_USAGE_OF_SIDECAR if sidecar else _USAGE).format(name=name)
@@ -188,8 +195,19 @@ def render_header(
         )
         if tensor.shape:
             parts.append(f"#define {symbol}_SHAPE {{{', '.join(_constant(extent) for extent in tensor.shape)}}}\n")
+    if functions:
+        parts.append("\n/* Its functions. */\n")
+    parts += (_function(name, function, types) for function, types in sorted(functions.items()))
     parts.append(_FOOT.format(name=name, interface=_INTERFACE))
     return "".join(parts)
+
+
+def _function(name: str, function: str, types: Sequence[str] | None) -> str:
+    if types is None or identifier(function) != function:
+        return f"/* {_quoted(function)}: its types are not told */\n"
+    result, *arguments = types
+    gap = "" if result.endswith("*") else " "
+    return f"extern {name}_API {result}{gap}{function}({', '.join(arguments) or 'void'});\n"
 
 
 def _names(name: str, tensors: Sequence[Tensor], symbol_of: dict[str, str]) -> Iterator[tuple[str, str]]:

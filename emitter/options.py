@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOB_STYLES",
+    "CODE_OPTIONS",
     "COMPANIONS",
     "FORMATS",
     "PACKAGE_STYLES",
@@ -43,6 +44,7 @@ BLOB_STYLES: tuple[Style, ...] = ("ld", "incbin", "xxd")  # symbols for each blo
 PACKAGE_STYLES: tuple[Style, ...] = ("aoti", "tvm")  # symbols of their own for all tensors together
 
 PACK_SUFFIX = ".pack"
+MAX_OPT_LEVEL = 3
 # Suffixes of the same kinds of file on platforms with other object formats: known, so that the message can say what is
 # wrong.
 _FOREIGN_SUFFIXES: dict[str, Format] = {
@@ -81,6 +83,23 @@ class Options(NamedTuple):
     sidecar: bool = False
     sidecar_name: str | None = None
     pin: bool = False
+    opt_level: int | None = None
+    cpu: str | None = None
+    features: str | None = None
+    abi: str | None = None
+    linker: str | None = None
+    libs: tuple[str, ...] = ()
+    lib_dirs: tuple[str, ...] = ()
+    allow_undefined: tuple[str, ...] = ()
+    export: tuple[str, ...] = ()
+    version_script: str | None = None
+    no_cache: bool = False
+    compile_seconds: int | None = None
+    compile_memory: int | None = None
+
+
+# What is said of code: docs/code.md.
+CODE_OPTIONS = Options._fields[Options._fields.index("opt_level") :]
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -91,6 +110,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _KINDS: Mapping[str, type] = {  # the others are str
     "align": int, "tensor_symbols": bool, "retain": bool, "sidecar": bool, "pin": bool,
+    "opt_level": int, "libs": tuple, "lib_dirs": tuple, "allow_undefined": tuple, "export": tuple, "no_cache": bool,
+    "compile_seconds": int, "compile_memory": int,
 }  # fmt: skip
 
 COMPANIONS = ("header", "linker_script", "implib", "map", "depfile")
@@ -117,6 +138,10 @@ _APPLIES: Mapping[str, tuple[Format, ...]] = {
     "sidecar": ("library",),
     "sidecar_name": ("library",),
     "pin": ("library",),
+    **dict.fromkeys(("linker", "allow_undefined"), ("object", "library")),
+    **dict.fromkeys(("libs", "lib_dirs", "version_script"), ("library",)),
+    **dict.fromkeys(("opt_level", "cpu", "features", "abi", "export", "no_cache"), _BINARY),
+    **dict.fromkeys(("compile_seconds", "compile_memory"), _BINARY),
 }
 
 # And for which object format.
@@ -128,6 +153,7 @@ _APPLIES_TO: Mapping[str, tuple[ObjectFormat, ...]] = {
     "retain": ("elf", "macho"),
     "large_data": ("elf",),
     "linker_script": ("elf",),
+    "version_script": ("elf",),
 }
 
 # An object in another tool's symbol style holds no pack, hence nothing that belongs to one.
@@ -164,6 +190,10 @@ def make_options(given: Mapping[str, object]) -> Options:
         if allowed is not None and value not in allowed:
             raise UsageError(f"{_flag(name)} has no such choice", expected=", ".join(allowed), actual=repr(value))
         kind = _KINDS.get(name, str)
+        if kind is tuple and isinstance(value, (list, tuple)):
+            if not all(isinstance(one, str) and one for one in value):
+                raise UsageError(f"{_flag(name)} has a value of another type", expected="texts", actual=repr(value))
+            value = tuple(dict.fromkeys(value))  # noqa: PLW2901 - the same names
         # bool is an int to Python, and no alignment.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise UsageError(f"{_flag(name)} has a value of another type", expected=kind.__name__, actual=repr(value))
@@ -175,10 +205,21 @@ def make_options(given: Mapping[str, object]) -> Options:
     return Options(**values)
 
 
-def check_options(options: Options, format: Format, object_format: ObjectFormat) -> None:  # noqa: A002 - the field's word
-    """Raise UsageError for options that contradict the output's format, the target's, or one another."""
+def check_options(
+    options: Options,
+    format: Format,  # noqa: A002 - the field's word
+    object_format: ObjectFormat,
+    *,
+    code: bool = False,
+) -> None:
+    """Raise UsageError for options that contradict the output's format, the target's, or one another.
+
+    `code` says whether the package holds code.
+    """
     given = [name for name, value in options._asdict().items() if value != Options._field_defaults[name]]
     for name in given:
+        if name in CODE_OPTIONS and not code:
+            raise UsageError(f"{_flag(name)} says something of code", hint="name an input that is code: docs/code.md")
         object_formats = _APPLIES_TO.get(name, (object_format,))
         if object_format not in object_formats:
             raise UsageError(
@@ -205,7 +246,16 @@ def check_options(options: Options, format: Format, object_format: ObjectFormat)
             )
         if name in {"sidecar_name", "pin"} and not options.sidecar:
             raise UsageError(f"{_flag(name)} says something of a sidecar", hint="add --sidecar")
-    if options.symbol_prefix is not None and not options.tensor_symbols:
+    if options.export and options.version_script is not None:
+        raise UsageError("--export cannot be combined with --version-script", hint="the script says what is exported")
+    level = options.opt_level
+    if level is not None and not 0 <= level <= MAX_OPT_LEVEL:
+        raise UsageError("-O has no such level", expected=f"0 to {MAX_OPT_LEVEL}", actual=level)
+    for name in ("compile_seconds", "compile_memory"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{_flag(name)} allows nothing", expected="1 or more", actual=value)
+    if options.symbol_prefix is not None and not options.tensor_symbols and not code:
         raise UsageError("--symbol-prefix names tensor symbols", hint="add --tensor-symbols")
     if options.section is not None and options.large_data is not None:
         raise UsageError(
@@ -229,8 +279,11 @@ _FORMAT_NAMES: Mapping[str, str] = {"elf": "ELF", "macho": "Mach-O", "coff": "CO
 _ARTICLE: Mapping[str, str] = {"object": "an", "archive": "an", "library": "a", "pack": "a"}
 
 
+_FLAGS: Mapping[str, str] = {"opt_level": "-O", "libs": "-l", "lib_dirs": "-L"}
+
+
 def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return _FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
 
 def output_format(path: str, choice: Format | None, target: Target) -> Format:

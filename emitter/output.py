@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 __all__ = [
     "DATA_MODE",
     "IMAGE_MODE",
+    "LinkedFile",
     "OutputFile",
     "StreamFile",
     "cleanup_on_signals",
     "holds",
     "new_directory",
     "open_output",
+    "work_folder",
     "write_if_changed",
     "write_small",
 ]
@@ -147,6 +149,17 @@ class OutputFile:
             self._name = None
 
 
+class LinkedFile(OutputFile):
+    """The same for a file that another program has written, as `written` on the same file system."""
+
+    def __init__(self, path: str, written: str, inputs: Iterable[Source]) -> None:
+        super().__init__(path, os.stat(written).st_size, 0, inputs)
+        self._name = written
+
+    def _open(self) -> None:
+        self.fd = os.open(self._name or "", os.O_RDWR | _BINARY)
+
+
 class StreamFile:
     """The same for a stream that a caller has opened: the bytes are collected in a temporary file, and then written.
 
@@ -225,6 +238,21 @@ def write_small(
     with open_output(name, len(data), mode, inputs) as out:
         out.write(data)
         out.commit()
+
+
+@contextmanager
+def work_folder(path: str) -> Iterator[str]:
+    """Yield a folder beside `path` for files of no subfolders, which is removed at the end. Raises OutputError."""
+    name = os.path.join(os.path.dirname(os.path.realpath(path)), f".emitter-{os.urandom(8).hex()}.tmp")
+    _temporary.add(name)
+    try:
+        try:
+            os.mkdir(name, 0o700)
+        except OSError as error:
+            raise output_error(error, path) from error
+        yield name
+    finally:
+        _remove(name)
 
 
 @contextmanager

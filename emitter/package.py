@@ -27,6 +27,7 @@ from emitter.values import check_metadata, check_text, path_text, payload_bytes,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from emitter.code import CodeInput
     from emitter.modules import Alternative, Module, ModuleFacts
 
 __all__ = [
@@ -91,6 +92,7 @@ class Package:
         self.model_version = check_text(model_version, "the model version")
         self._tensors: dict[str, Tensor] = {}
         self._modules: dict[str, Module] = {}
+        self._code: list[CodeInput] = []
         self._files: dict[str, FileSource] = {}
 
     @property
@@ -112,6 +114,11 @@ class Package:
     def modules(self) -> list[Module]:
         """The modules, each after those that it imports."""
         return list(self._modules.values())
+
+    @property
+    def code(self) -> list[CodeInput]:
+        """The code that is linked with the constants, in the order in which it was added."""
+        return list(self._code)
 
     def note_file(self, source: FileSource) -> None:
         """Record that the package depends on a file; `add` does so for the source of each tensor."""
@@ -136,7 +143,8 @@ class Package:
         """Add every tensor of a file that is recognised by content, or the bytes of `raw:FILE`.
 
         Recognised are safetensors, the index of a sharded safetensors model, .npy, .npz and .pack; and programs for
-        GPUs (fatbin, cubin, PTX, TensorRT plans, AMD code objects and bundles, SPIR-V), each of which becomes a module.
+        GPUs (fatbin, cubin, PTX, TensorRT plans, AMD code objects and bundles, SPIR-V), each of which becomes a module;
+        and code, as `add_code` takes it.
         `prefix` is put before the tensors' names; for an input that holds one unnamed tensor it is the name.
         """
         from emitter.inputs import read_input
@@ -202,6 +210,20 @@ class Package:
         self._register(module)
         return module
 
+    def add_code(self, code: str | bytes | os.PathLike[str]) -> None:
+        """Add code: a path, the text of LLVM IR (a str with a line break), or the bytes of bitcode or an object.
+
+        Files are LLVM IR as text or bitcode, relocatable objects for the target, or archives of these, recognised by
+        content. All IR of a package is linked into one module and compiled for each target: docs/code.md. Raises
+        InputError for what is no code.
+        """
+        from emitter.code import code_input
+
+        one = code_input(code)
+        self._code.append(one)
+        if isinstance(one.source, FileSource):
+            self.note_file(one.source)
+
     def add_manifest(self, path: str | os.PathLike[str]) -> None:
         """Add what a manifest describes, a TOML or JSON document: docs/manifest.md."""
         from emitter.manifest import read_manifest
@@ -226,6 +248,7 @@ class Package:
                     actual=shown(value),
                 )
         self._files |= other._files
+        self._code += other._code
         self._tensors |= other._tensors
         self._modules |= other._modules
         self.metadata |= other.metadata

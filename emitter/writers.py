@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from emitter.splice.archive import Member
     from emitter.targets._base import ObjectFormat, Target
 
-__all__ = ["plan_image", "plan_linkable"]
+__all__ = ["plan_image", "plan_linkable", "plan_members"]
 
 
 def plan_image(
@@ -31,14 +31,33 @@ def plan_image(
 
 def plan_linkable(target: Target, format_: Format, path: str, model: ObjectModel) -> FilePlan:
     """Return the plan of an object, or of an archive whose one member is that object."""
-    plan_object = _OBJECTS[target.object_format](target)
     if format_ == "object":
-        return plan_object(model, 0)
+        return _OBJECTS[target.object_format](target)(model, 0)
+    return plan_members(target, path, model)
+
+
+def plan_members(
+    target: Target,
+    path: str,
+    model: ObjectModel,
+    others: Sequence[tuple[str, Sequence[str], Callable[[int], FilePlan]]] = (),
+) -> FilePlan:
+    """Return the plan of an archive of an object, and `others`: names without suffix, defined names of C, planners."""
     from emitter.splice.archive import Member
 
-    name = symbol_name(path, None) + target.object_suffix
-    symbols = [target.symbol_prefix + symbol.name for symbol in model.symbols]
-    return _ARCHIVES[target.object_format]([Member(name, symbols, lambda offset: plan_object(model, offset))])
+    plan_object = _OBJECTS[target.object_format](target)
+    stem = symbol_name(path, None)
+    rows = [
+        (stem, [symbol.name for symbol in model.symbols], lambda offset: plan_object(model, offset)),
+        *((f"{stem}_{name}", names, plan) for name, names, plan in others),
+    ]
+    prefix = target.symbol_prefix
+    return _ARCHIVES[target.object_format](
+        [
+            Member(name + target.object_suffix, [prefix + symbol for symbol in symbols], plan)
+            for name, symbols, plan in rows
+        ]
+    )
 
 
 def _elf_image(

@@ -104,6 +104,7 @@ class Target(NamedTuple):
     ei_osabi: int = 0
     # These are passed to LLVM, always: its own defaults differ from what the platform links with.
     features: str = ""
+    code_features: str = ""  # what code is compiled for, where the platform has more than data may claim
     abi_name: str = ""
     relocation_model: Literal["pic"] = "pic"
     code_model: CodeModel = "small"
@@ -125,6 +126,8 @@ class Target(NamedTuple):
     library_prefix: str = "lib"
     # Suffixes that other toolchains of the platform use, by what they stand for.
     other_suffixes: tuple[tuple[str, Literal["object", "archive", "library"]], ...] = ()
+    gnu_triple: str = ""  # what the names of the GNU tools for it begin with, "" where there are none
+    lld_since: int = 14  # the first version of LLD that links for it
     # Names of the emulators that run programs of this target on another host; empty where none is known.
     emulators: tuple[str, ...] = ()
     # The versions that a name may carry: "glibc" (aarch64-linux-gnu.2.31), "musl" (musllinux_1_2_x86_64), "android-api"

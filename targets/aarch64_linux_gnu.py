@@ -17,6 +17,7 @@ TARGET = Target(
     properties=(Property(pr_type=0xC0000000, value=0x7),),
     reach=1 << 32,  # ADRP
     relocation_relative=(260,),  # R_AARCH64_PREL64
+    gnu_triple="aarch64-linux-gnu",
     emulators=("qemu-aarch64",),
     version_kind="glibc",
     oldest_version="2.17",

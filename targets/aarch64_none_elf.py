@@ -7,6 +7,7 @@ TARGET = AARCH64_LINUX_GNU._replace(
     description="bare metal, 64-bit Arm",
     llvm_triple="aarch64-unknown-none-elf",
     image_suffix=None,
+    gnu_triple="aarch64-linux-gnu",
     emulators=("qemu-system-aarch64",),
     version_kind=None,
     oldest_version=None,

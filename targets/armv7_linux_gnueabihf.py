@@ -34,6 +34,7 @@ TARGET = Target(
     max_image_size=1 << 30,
     relocation_relative=(3,),  # R_ARM_REL32
     relocation_section="rel",
+    gnu_triple="arm-linux-gnueabihf",
     emulators=("qemu-arm",),
     version_kind="glibc",
     oldest_version="2.4",

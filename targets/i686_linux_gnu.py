@@ -17,6 +17,7 @@ TARGET = Target(
     max_image_size=1 << 30,
     relocation_relative=(2,),  # R_386_PC32
     relocation_section="rel",
+    gnu_triple="i686-linux-gnu",
     emulators=("qemu-i386",),
     version_kind="glibc",
     oldest_version="2.0",

@@ -21,5 +21,6 @@ TARGET = X86_64_WINDOWS_GNU._replace(
     cpu="i686",
     max_image_size=1 << 30,
     symbol_prefix="_",
+    gnu_triple="i686-w64-mingw32",
     emulators=(),
 )

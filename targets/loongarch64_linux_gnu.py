@@ -19,6 +19,8 @@ TARGET = Target(
     max_page_size=65536,
     # R_LARCH_ADD64, R_LARCH_SUB64: every linker knows the pair, R_LARCH_64_PCREL only those from 2023 on.
     relocation_relative=(51, 56),
+    gnu_triple="loongarch64-linux-gnu",
+    lld_since=17,
     emulators=("qemu-loongarch64",),
     version_kind="glibc",
     oldest_version="2.36",

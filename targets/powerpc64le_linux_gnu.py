@@ -17,6 +17,7 @@ TARGET = Target(
     code_model="medium",
     max_page_size=65536,
     relocation_relative=(44,),  # R_PPC64_REL64
+    gnu_triple="powerpc64le-linux-gnu",
     emulators=("qemu-ppc64le",),
     version_kind="glibc",
     oldest_version="2.17",

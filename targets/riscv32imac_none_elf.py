@@ -12,6 +12,7 @@ TARGET = Target(
     pointer_width=32,
     e_machine=243,
     cpu="generic-rv32",  # the base ISA, nothing else
+    code_features="+m,+a,+c",
     abi_name="ilp32",
     code_model="medium",  # psABI: medany
     max_page_size=4096,
@@ -29,5 +30,6 @@ TARGET = Target(
     reach=1 << 32,  # the address space
     relocation_relative=(35, 39),  # R_RISCV_ADD32, R_RISCV_SUB32
     image_suffix=None,
+    gnu_triple="riscv64-unknown-elf",
     emulators=("qemu-system-riscv32",),
 )

@@ -14,6 +14,7 @@ TARGET = Target(
     e_flags_image=0x5,  # what the platform's linker writes for rv64gc
     cpu="generic-rv64",
     features="+f,+d",  # the base ISA and what the ABI passes arguments in, nothing else
+    code_features="+m,+a,+f,+d,+c",  # RV64GC, which every distribution is built for
     abi_name="lp64d",
     code_model="medium",  # psABI: medany
     max_page_size=4096,
@@ -31,6 +32,7 @@ TARGET = Target(
         p_type=0x70000003,  # PT_RISCV_ATTRIBUTES
     ),
     relocation_relative=(36, 40),  # R_RISCV_ADD64, R_RISCV_SUB64
+    gnu_triple="riscv64-linux-gnu",
     emulators=("qemu-riscv64",),
     version_kind="glibc",
     oldest_version="2.27",

@@ -8,6 +8,7 @@ TARGET = RISCV64_LINUX_GNU._replace(
     llvm_triple="riscv64-unknown-none-elf",
     e_flags_image=0x4,
     image_suffix=None,
+    gnu_triple="riscv64-unknown-elf",
     emulators=("qemu-system-riscv64",),
     version_kind=None,
     oldest_version=None,

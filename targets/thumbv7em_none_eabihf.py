@@ -34,5 +34,6 @@ TARGET = Target(
     relocation_relative=(3,),  # R_ARM_REL32
     relocation_section="rel",
     image_suffix=None,
+    gnu_triple="arm-none-eabi",
     emulators=("qemu-system-arm",),
 )

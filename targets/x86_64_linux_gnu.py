@@ -15,6 +15,7 @@ TARGET = Target(
     properties=(Property(pr_type=0xC0000002, value=0x3),),  # GNU_PROPERTY_X86_FEATURE_1_AND: IBT, SHSTK
     large_data=LargeData(section=".lrodata", sh_flags=0x10000000),  # SHF_X86_64_LARGE
     relocation_relative=(24,),  # R_X86_64_PC64
+    gnu_triple="x86_64-linux-gnu",
     emulators=("qemu-x86_64",),
     version_kind="glibc",
     oldest_version="2.2.5",

@@ -10,5 +10,6 @@ TARGET = X86_64_WINDOWS_MSVC._replace(
     archive_suffix=".a",
     implib_suffix=".dll.a",
     library_prefix="lib",
+    gnu_triple="x86_64-w64-mingw32",
     other_suffixes=((".obj", "object"), (".lib", "archive")),
 )

@@ -11,6 +11,7 @@ import os
 from contextlib import contextmanager
 from importlib import import_module
 
+from emitter.code import code_kind
 from emitter.dtypes import UINT, DType
 from emitter.errors import InputError, UsageError, shown
 from emitter.inputs._common import RAW_HINT, Contents, pread
@@ -80,11 +81,9 @@ _UNSUPPORTED = (
     ("an IREE parameter archive", 0, (b"IRPA",)),
     ("an Arrow file", 0, (b"ARROW1",)),
     ("a Parquet file", 0, (b"PAR1",)),
-    ("an ELF file", 0, (b"\x7fELF",)),
-    ("a Mach-O file", 0, (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf")),
+    ("an ELF program or library", 0, (b"\x7fELF",)),
+    ("a Mach-O program or library", 0, (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf")),
     ("a Windows program or DLL", 0, (b"MZ",)),
-    ("an archive of objects", 0, (b"!<arch>\n",)),
-    ("LLVM bitcode", 0, (b"BC\xc0\xde",)),
     ("a gzip file", 0, (b"\x1f\x8b",)),
     ("a zstd file", 0, (b"\x28\xb5\x2f\xfd",)),
     ("an xz file", 0, (b"\xfd7zXZ\0",)),
@@ -114,7 +113,8 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     file: the stem for .npy, the whole name for raw, without the folder. With `keep_metadata` the input's metadata and
     model version go into `package`, and its tensors keep theirs.
 
-    The modules of a pack are added to `package`, and a program for GPUs as a module.
+    The modules of a pack are added to `package`, a program for GPUs as a module, and a file of code,
+    which has no tensors.
 
     Raises InputError for a file that is malformed, not recognised or not supported, or whose metadata contradicts the
     package's.
@@ -125,7 +125,14 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
     head = _head(source)
     reader = _recognise(head)
     if reader is None:
-        raise _not_recognised(source, head)
+        if code_kind(head, os.path.splitext(source.path)[1]) is None:
+            raise _not_recognised(source, head)
+        if prefix:
+            raise UsageError(
+                "code has no tensors to be named", where=source.path, hint="leave out NAME=, or write raw:FILE"
+            )
+        package.add_code(source.path)
+        return []
     read = getattr(import_module(f"emitter.inputs.{reader.module}"), reader.function)
     with _collector_paused():
         contents: Contents = read(source, prefix)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_name", "import_library"]
 
-_IMPORT_DATA = 1
+_IMPORT_CODE, _IMPORT_DATA = 0, 1
 _IMPORT_OBJECT_NAME = 1  # the DLL exports the symbol as it is
 _IMPORT_OBJECT_NAME_NO_PREFIX = 2  # or without the `_` that C puts before it on 32-bit x86
 
@@ -51,15 +51,15 @@ class _Section(NamedTuple):
     relocations: Sequence[tuple[int, int]] = ()
 
 
-def import_library(target: Target, dll_name: str, names: Sequence[str]) -> bytes:
-    """Return the import library of the DLL `dll_name`, which exports data as `names`: identifiers of C.
+def import_library(target: Target, dll_name: str, names: Sequence[str], *, functions: Sequence[str] = ()) -> bytes:
+    """Return the import library of the DLL `dll_name`, which exports data as `names` and `functions`, identifiers of C.
 
     Raises LayoutError for a file name by which Windows would not find the DLL, and for more names than an archive has
     room for.
     """
     machine = coff.facts_of(target).machine
     _check_dll_name(dll_name)
-    if len(names) + 3 > MAX_MEMBERS:
+    if len(names) + len(functions) + 3 > MAX_MEMBERS:
         raise LayoutError(
             "too many symbols for an import library",
             expected=f"at most {MAX_MEMBERS - 3}",
@@ -91,6 +91,10 @@ def import_library(target: Target, dll_name: str, names: Sequence[str]) -> bytes
     for name in names:
         symbol = target.symbol_prefix + name
         members.append(_member(dll_name, [f"__imp_{symbol}"], _short_import(target, machine, symbol, dll_name)))
+    for name in functions:
+        symbol = target.symbol_prefix + name  # which the linker makes a jump of
+        record = _short_import(target, machine, symbol, dll_name, _IMPORT_CODE)
+        members.append(_member(dll_name, [f"__imp_{symbol}", symbol], record))
     plan = plan_archive(members)
     image = bytearray(plan.size)
     for piece in plan.pieces:
@@ -114,11 +118,11 @@ def check_name(target: Target, dll: str, implib: str) -> None:
         )
 
 
-def _short_import(target: Target, machine: int, symbol: str, dll_name: str) -> bytes:
+def _short_import(target: Target, machine: int, symbol: str, dll_name: str, kind: int = _IMPORT_DATA) -> bytes:
     """Return an import object: IMPORT_OBJECT_HEADER, the public symbol, the name of the DLL."""
     name_type = _IMPORT_OBJECT_NAME_NO_PREFIX if target.symbol_prefix else _IMPORT_OBJECT_NAME
     body = symbol.encode() + b"\0" + dll_name.encode() + b"\0"
-    header = pack("<4H2I2H", 0, 0xFFFF, 0, machine, 0, len(body), 0, _IMPORT_DATA | name_type << 2)
+    header = pack("<4H2I2H", 0, 0xFFFF, 0, machine, 0, len(body), 0, kind | name_type << 2)
     return header + body
 
 

@@ -18,8 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitter.loaders"}
 
 # What everything may import, and what imports nothing above itself.
-FOUNDATION = {"checksum", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho", "model",
-              "modules", "package", "payloads", "records", "sections", "sources", "targets", "values"}  # fmt: skip
+FOUNDATION = {"checksum", "code", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho",
+              "model", "modules", "package", "payloads", "records", "sections", "sources", "targets", "values"}  # fmt: skip
 DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
@@ -35,7 +35,7 @@ UPWARD = {
 # The one home of each package that costs much to import or that is not everywhere.
 HOMES = {
     "cbor2": ("emitter.payloads",),
-    "llvmlite": ("emitter.llvm",),
+    "llvmlite": ("emitter.llvm", "emitter.compile.child"),
     "lief": ("emitter.inspect.second_lief",),
     "elftools": ("emitter.inspect.second_elf",),
     "tvm": ("emitter.interop.tvm",),

@@ -1,0 +1,106 @@
+"""The check of what a linker made: the pack in it byte for byte, and that it exports and wants what was planned."""
+
+from __future__ import annotations
+
+import os
+
+from emitter.check.readback import difference, expect
+from emitter.checksum import crc32c
+from emitter.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emitter.inspect.report import Artefact, Report
+    from emitter.jobs import Job
+    from emitter.layout import FilePlan
+    from emitter.pack.plan import PackPlan
+
+__all__ = ["check_library", "check_linked", "check_pack_at"]
+
+_STEP = 4 << 20
+
+
+def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> int:
+    """Return the file offset of the pack in a linked library, or in an object that was joined with code.
+
+    Its index and the CRC-32C of each payload are compared with what was written. Raises OutputError for a difference.
+    """
+    from emitter.inspect import open_file
+
+    with open_file(path) as artefact:
+        report = _report(artefact)
+        if job.format == "library":
+            _check_report(report, job)
+            expect("packs in the library", len(report.packs), 1)
+            offset = report.packs[0].offset
+        else:
+            offset = _by_symbol(report, job)
+        view = artefact.view
+        expect("index of the pack", view.read(offset, pack.index_size, "the index"), pack.render_index(crcs))
+        for number, (payload, crc) in enumerate(zip(pack.payloads, crcs, strict=True)):
+            found, start = 0, offset + payload.offset
+            for at in range(start, start + payload.size, _STEP):
+                found = crc32c(view.read(at, min(_STEP, start + payload.size - at), "a payload"), found)
+            if found != crc:
+                raise difference(f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}")
+    return offset
+
+
+def check_library(path: str, job: Job) -> None:
+    """Check what a linked library exports and wants. Raises OutputError for a difference from the plan."""
+    from emitter.inspect import open_file
+
+    with open_file(path) as artefact:
+        _check_report(_report(artefact), job)
+
+
+def _report(artefact: Artefact) -> Report:
+    if artefact.reader is None:
+        raise difference("the linker's output", "a library or an object", "a file of no known format")
+    report = artefact.reader.report()
+    for fault in report.faults:
+        raise difference(f"{fault.part} of the linker's output", "what can be read", fault.error)
+    return report
+
+
+def _by_symbol(report: Report, job: Job) -> int:
+    name = job.resolved.target.symbol_prefix + (job.symbol or "")
+    sections = {section.number: section for section in report.sections}
+    for symbol in report.symbols():
+        if symbol.name == name and symbol.section is not None:
+            section = sections[symbol.section]
+            # In an object that linkers join, sections have no address.
+            return section.offset + symbol.value - section.address
+    raise difference("symbols of what was linked", job.symbol, "no such symbol")
+
+
+def _check_report(report: Report, job: Job) -> None:
+    code, target = job.code, job.resolved.target
+    if code is None:
+        return
+    tables = ("dynsym", "exports", "imports")
+    exported, wanted = set(), set()
+    for symbol in report.symbols():
+        if symbol.table in tables and symbol.name and symbol.binding != "local":
+            name = symbol.name.removeprefix(target.symbol_prefix)
+            if symbol.place == "undefined":
+                if symbol.binding != "weak":
+                    wanted.add(name)
+            else:
+                exported.add(name)
+    if code.version_script is None:
+        expect("exports of the library", sorted(exported), sorted({*code.functions, *code.data}))
+    given = {name for names in code.wants.libraries.values() for name in names} | {*code.wants.allowed}
+    if not code.wants.paths:
+        expect("symbols that nothing defines", sorted(wanted - given - {"dyld_stub_binder"}), [])
+    for one in report.hardening:
+        if one.name in {"nx", "executable stack", "no executable stack"} and one.value is False:
+            raise difference(f"hardening: {one.name}", True, one.value)
+
+
+def check_pack_at(fd: int, plan: FilePlan, pack: PackPlan, crcs: Sequence[int]) -> None:
+    """Check the index of a pack that was written where the plan has it, in an archive with code."""
+    offset = plan.pack_offset or 0
+    expect("index of the pack", os.pread(fd, pack.index_size, offset), pack.render_index(crcs))
+    expect("size of the archive", os.fstat(fd).st_size, plan.size)

@@ -1,0 +1,241 @@
+"""Compiles LLVM IR for a target: in a process of its own, once for the same content.
+
+LLVM ends the process on some mistakes, and may need any time and memory. Here that is one error that says what LLVM
+said. What was compiled is kept (`emitter.compile.cache`), so that a build with nothing new never loads LLVM.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from emitter.code import read_source
+from emitter.errors import InputError, TargetError, UsageError
+from emitter.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from emitter.code import CodeInput
+    from emitter.targets._base import Target
+
+__all__ = ["DEFAULT_MEMORY", "DEFAULT_SECONDS", "Compiled", "Settings", "Variable", "compile_code", "settings_of"]
+
+DEFAULT_SECONDS = 300
+DEFAULT_MEMORY = 4096  # MiB
+
+# ABIs that pass arguments in registers of an extension. LLVM writes the ABI into e_flags without the extension, too,
+# and compiles for another ABI: the result links and computes wrongly.
+_ABI_NEEDS = {"ilp32f": "+f", "ilp32d": "+d", "lp64f": "+f", "lp64d": "+d"}
+
+# LLVM says these on standard error, and goes on with something else than what was asked for.
+_IGNORED = ("ignoring", "is not a recognized")
+
+# The last words of LLVM before it ends the process: those of an assertion, of report_fatal_error, of the driver.
+_LAST_WORDS = ("LLVM ERROR:", "UNREACHABLE", "Assertion", "error:", "fatal error")
+_MANGLED = "PLEASE submit a bug report"
+_SHOWN = 400
+
+
+class Settings(NamedTuple):
+    """How code is compiled. `level` is 0 to 3; `exports` names what stays visible, None for all functions that are.
+
+    `seconds` and `memory` (MiB) are what LLVM may take.
+    """
+
+    level: str
+    cpu: str
+    features: str
+    abi: str
+    exports: tuple[str, ...] | None
+    seconds: int
+    memory: int
+
+
+class Variable(NamedTuple):
+    """A variable that the code declares and does not define: `size` in bytes, 0 where its type does not say it.
+
+    `near` says that the code reaches it at a distance that the linker fixes, not through a table.
+    """
+
+    size: int
+    near: bool
+    constant: bool
+    type: str
+
+
+class Compiled(NamedTuple):
+    """An object, what it declares, and the C types of the functions that it exports (None: unknown)."""
+
+    data: bytes
+    variables: dict[str, Variable]
+    signatures: dict[str, list[str] | None]
+
+
+def settings_of(  # noqa: PLR0917 - the options of one compilation
+    target: Target,
+    level: int | None,
+    cpu: str | None,
+    features: str | None,
+    abi: str | None,
+    exports: Sequence[str] | None,
+    seconds: int | None,
+    memory: int | None,
+) -> Settings:
+    """Return the settings, with the target's for what is not asked for.
+
+    `features` are added to those of the target's baseline. Raises TargetError for an ABI whose registers they lack.
+    """
+    base = target.code_features or target.features
+    joined = ",".join(one for one in (base, features) if one)
+    abi = abi or target.abi_name
+    needed = _ABI_NEEDS.get(abi)
+    chosen = joined.split(",")
+    # The last mention of a feature counts.
+    if needed and next((one for one in reversed(chosen) if one[1:] == needed[1:]), "") != needed:
+        raise TargetError(
+            f"the ABI {abi} passes arguments in registers that the features lack",
+            where=f"target {target.name}",
+            expected=f"{needed} among --features",
+            actual=joined or "none",
+        )
+    if abi != target.abi_name:
+        raise TargetError(
+            "this target has another ABI, and its objects do not link with it",
+            where=f"target {target.name}: --abi",
+            expected=target.abi_name or "none",
+            actual=abi,
+        )
+    return Settings(
+        str(2 if level is None else level),
+        cpu or target.cpu,
+        joined,
+        abi,
+        None if exports is None else tuple(sorted(exports)),
+        seconds or DEFAULT_SECONDS,
+        memory or DEFAULT_MEMORY,
+    )
+
+
+def compile_code(
+    inputs: Sequence[CodeInput], target: Target, settings: Settings, *, cache: bool, say: Callable[[str], None]
+) -> Compiled:
+    """Compile modules of LLVM IR, linked into one, to a relocatable object of `target`.
+
+    Raises InputError for what LLVM refuses or dies of, with its words, TargetError where it ignores an option, and
+    UsageError for a cache that is not the user's.
+    """
+    from emitter.compile.cache import Cache, key_of
+
+    modules = [read_source(one) for one in inputs]
+    store = Cache.open() if cache else None
+    key = key_of(inputs, modules, target, settings) if store else ""
+    kept = store.get(key) if store else None
+    if kept is not None:
+        say(f"code: compiled before, from {store.folder if store else ''}")
+        facts, data = kept
+    else:
+        say(f"code: LLVM compiles it, -O{settings.level}, CPU {settings.cpu}, features {settings.features or 'none'}")
+        facts, data = _run(inputs, modules, target, settings)
+        if store:
+            store.put(key, facts, data)
+    variables = {name: Variable(**one) for name, one in facts["variables"].items()}
+    return Compiled(data, variables, facts["signatures"])
+
+
+def _run(
+    inputs: Sequence[CodeInput], modules: Sequence[bytes], target: Target, settings: Settings
+) -> tuple[dict[str, Any], bytes]:
+    import json
+    import subprocess
+
+    request = {
+        "modules": [
+            {"path": one.path, "kind": one.kind, "size": len(data)} for one, data in zip(inputs, modules, strict=True)
+        ],
+        "target": {
+            "name": target.name,
+            "triple": target.llvm_triple,
+            "data_layout": target.data_layout,
+            "cpu": settings.cpu,
+            "features": settings.features,
+            "abi": settings.abi,
+            "relocation_model": target.relocation_model,
+            "code_model": target.code_model,
+        },
+        "level": settings.level,
+        "exports": settings.exports,
+        "seconds": settings.seconds,
+        "memory": settings.memory << 20,
+    }
+    where = ", ".join(one.path for one in inputs)
+    # The paths of this process: what is called like a module in the current directory must not take its place.
+    program = f"import sys\nsys.path[:] = {sys.path!r}\nfrom emitter.compile.child import main\nsys.exit(main())"
+    if not sys.executable:
+        raise UsageError("LLVM runs in a process of its own, and this Python has no command", hint="run python itself")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            input=json.dumps(request).encode() + b"\n" + b"".join(modules),
+            capture_output=True,
+            check=False,
+            timeout=settings.seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _too_long(where, settings) from error
+    words = done.stderr.decode(errors="replace")
+    head, newline, data = done.stdout.partition(b"\n")
+    if done.returncode or not newline:
+        raise _died(where, done.returncode, words, target, settings)
+    facts = json.loads(head)
+    problem = facts.get("error")
+    if problem is not None:
+        if problem.pop("kind", None) == "memory":
+            raise _too_much(where, settings)
+        problem.setdefault("where", where)
+        raise InputError(**problem)
+    for line in words.splitlines():
+        if any(sign in line for sign in _IGNORED):
+            raise TargetError(
+                f"LLVM does not do what was asked for: {line.strip()[:_SHOWN]}",
+                where=where,
+                hint="correct --cpu, --features and --abi, or the code's own attributes of that name",
+            )
+    return facts, data
+
+
+def _died(where: str, status: int, words: str, target: Target, settings: Settings) -> InputError:
+    import signal
+
+    if status == -getattr(signal, "SIGXCPU", 0) and status:
+        return _too_long(where, settings)
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    if any("No module named 'llvmlite'" in line for line in lines):
+        return InputError("LLVM compiles this, and llvmlite is not installed", where=where, hint="pip install llvmlite")
+    if any("bad_alloc" in line or "out of memory" in line.lower() or "MemoryError" in line for line in lines):
+        return _too_much(where, settings)
+    message = next((line for line in lines if any(sign in line for sign in _LAST_WORDS) and _MANGLED not in line), "")
+    message = message or (lines[-1] if lines else "it said nothing")
+    name = next((one.name for one in signal.Signals if one == -status), f"exit status {status}")
+    hint = None
+    if "asm parser" in message:
+        hint = f"llvmlite reads no assembly of {target.name}: assemble that part with a compiler, and give its object"
+    return InputError(f"LLVM gave up on the code ({name}): {message[:_SHOWN]}", where=where, hint=hint)
+
+
+def _too_long(where: str, settings: Settings) -> InputError:
+    return InputError(
+        "LLVM did not come to an end in time",
+        where=where,
+        expected=f"at most {settings.seconds} seconds",
+        hint="allow more with --compile-seconds, or a lower -O",
+    )
+
+
+def _too_much(where: str, settings: Settings) -> InputError:
+    return InputError(
+        "LLVM needs more memory than it may have",
+        where=where,
+        expected=f"at most {settings.memory} MiB",
+        hint="allow more with --compile-memory, or a lower -O",
+    )

@@ -1,0 +1,93 @@
+"""What the objects of code define and want: read through `emitter.inspect`, for every format alike."""
+
+from __future__ import annotations
+
+from emitter.errors import FormatError, InputError
+from emitter.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from emitter.inspect.report import Report
+    from emitter.targets._base import Target
+
+__all__ = ["CodeObject", "read_objects"]
+
+
+class CodeObject(NamedTuple):
+    """An object and its global names, as C has them. `member` says that it is of an archive: taken if it is needed."""
+
+    path: str
+    data: bytes
+    member: bool
+    functions: frozenset[str]  # defined here, of default visibility
+    defined: frozenset[str]
+    undefined: frozenset[str]  # weak ones are not among them
+
+
+def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[CodeObject]:
+    """Return the object in `data`, or those of an archive; `kind` is "object" or "archive".
+
+    Raises InputError for an object of another machine, byte order, width or format, or that is none; FormatError for a
+    broken one.
+    """
+    from emitter.inspect import recognise
+    from emitter.inspect.view import View
+
+    with recognise(View.of_bytes(data, path)) as artefact:
+        if kind == "object":
+            return [_read(path, data, False, target, artefact.reader.report() if artefact.reader else None)]
+        found = []
+        for member in artefact.objects():
+            if member.error is not None or member.reader is None:
+                raise member.error or InputError("a member is no object", where=member.where)
+            view = member.view
+            inside = view.read(0, view.size, "the member")
+            found.append(_read(member.where, inside, True, target, member.reader.report()))
+        return found
+
+
+def _read(path: str, data: bytes, member: bool, target: Target, report: Report | None) -> CodeObject:
+    if report is None:
+        raise InputError("this is no object", where=path)
+    _check_platform(path, target, report)
+    if report.faults:
+        raise FormatError(f"{report.faults[0].part} cannot be read: {report.faults[0].error}", where=path)
+    functions, defined, undefined = set(), set(), set()
+    prefix = target.symbol_prefix
+    for symbol in report.symbols():
+        if symbol.binding == "local" or not symbol.name:
+            continue
+        name = symbol.name.removeprefix(prefix)
+        if symbol.place == "undefined":
+            if symbol.binding != "weak":
+                undefined.add(name)
+        else:
+            defined.add(name)
+            if symbol.type == "function" and symbol.visibility in ("default", "protected", ""):
+                functions.add(name)
+    # A name may stand in two tables.
+    return CodeObject(
+        path, data, member, frozenset(functions), frozenset(defined), frozenset(undefined) - frozenset(defined)
+    )
+
+
+def _check_platform(path: str, target: Target, report: Report) -> None:
+    identity = report.identity
+    machine = {
+        "elf": target.e_machine,
+        "macho": target.macho.cputype if target.macho else None,
+        "coff": target.coff.machine if target.coff else None,
+    }[target.object_format]
+    for what, expected, actual in (
+        ("the format", target.object_format, identity.format),
+        ("the machine", machine, identity.machine_code),
+        ("the byte order", target.byte_order, identity.byte_order or target.byte_order),
+        ("the width of pointers", target.pointer_width, identity.pointer_width or target.pointer_width),
+    ):
+        if expected != actual:
+            raise InputError(
+                f"{what} of this object is not that of {target.name}",
+                where=path,
+                expected=expected,
+                actual=f"{actual} ({identity.machine})",
+                hint="give an object for the target",
+            )
