@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emitter.dtypes import describe
 from emitter.errors import OutputError, shown
+from emitter.modules import in_order, payload_tensors
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from emitter.layout import FilePlan
     from emitter.model import TensorSymbol
     from emitter.pack.plan import PackPlan
-    from emitter.package import Package
+    from emitter.package import Package, Tensor
     from emitter.sidecar import Sidecar
 
 __all__ = ["depfile_text", "map_text"]
@@ -70,7 +71,7 @@ def map_text(
     tensor_symbols: Sequence[TensorSymbol],
     crcs: Sequence[int],
 ) -> str:
-    """Return the map as JSON, schema `emitter.map/1`: for each tensor its symbol, offsets, size, alignment and CRC-32C.
+    """Return the map as JSON, schema `emitter.map/1`: offsets, size, alignment and CRC-32C of each tensor and module.
 
     Offsets and sizes are in bytes; `file_offset` counts from the start of the output, or of the sidecar if it has one.
     """
@@ -84,24 +85,30 @@ def map_text(
     numbers: dict[int, list[int]] = {}
     for number in range(len(plan.copies) - 1, -1, -1) if pack is None else ():
         numbers.setdefault(id(plan.copies[number].extent), []).append(number)
-    tensors = []
-    for tensor in package.tensors:
-        payload = numbers[id(tensor.extent)].pop() if pack is None else pack.index_of[tensor.name]
-        copy = plan.copies[payload]
-        tensors.append(
-            {
-                "name": tensor.name,
-                "symbol": symbols.get(tensor.name),
-                "dtype": describe(tensor.dtype),
-                "encoding": tensor.encoding,
-                "shape": list(tensor.shape),
-                "size": copy.size,
-                "file_offset": copy.offset,
-                "pack_offset": None if pack is None else pack.payloads[payload].offset,
-                "alignment": None if pack is None else pack.payload_alignments[payload],
-                "crc32c": f"0x{crcs[payload]:08x}",
-            }
-        )
+
+    def bytes_of(owner: Tensor) -> dict[str, object]:
+        payload = numbers[id(owner.extent)].pop() if pack is None else pack.index_of[owner.name]
+        return {
+            "size": plan.copies[payload].size,
+            "file_offset": plan.copies[payload].offset,
+            "pack_offset": None if pack is None else pack.payloads[payload].offset,
+            "alignment": None if pack is None else pack.payload_alignments[payload],
+            "crc32c": f"0x{crcs[payload]:08x}",
+        }
+
+    tensors = [
+        {
+            "name": tensor.name,
+            "symbol": symbols.get(tensor.name),
+            "dtype": describe(tensor.dtype),
+            "encoding": tensor.encoding,
+            "shape": list(tensor.shape),
+            **bytes_of(tensor),
+        }
+        for tensor in package.tensors
+    ]
+    modules = in_order(package.modules, (tensor.name for tensor in package.tensors))
+    forms = iter(payload_tensors(modules))
     document = {
         "schema": "emitter.map/1",
         "output": output,
@@ -122,5 +129,15 @@ def map_text(
         if sidecar is None
         else {"file": sidecar.name, "size": sidecar.plan.size, "pinned": sidecar.pinned},
         "tensors": tensors,
+        "modules": [
+            {
+                "name": module.name,
+                "alternatives": [
+                    {"kind": one.kind, "schema_version": one.schema_version, **bytes_of(next(forms))}
+                    for one in module.alternatives
+                ],
+            }
+            for module in modules
+        ],
     }
     return json.dumps(document, indent=1, ensure_ascii=True) + "\n"

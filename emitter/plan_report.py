@@ -157,6 +157,7 @@ def _output_json(package: Package, one: Forecast) -> dict[str, object]:
         "fits": one.problem is None,
         "size": None if job is None else job.plan.size,
         "tensors": len(package.tensors),
+        "modules": len(package.modules),
         "payload_size": payload_size,
         "deduplicated_size": payload_size - stored,
         "pack_size": None if pack is None else pack.total_size,
@@ -193,7 +194,8 @@ def _lines(package: Package, one: Forecast) -> Iterator[str]:
     outline = one.outline
     size = "does not fit" if one.job is None else f"{_bytes(one.job.plan.size)}"
     yield f"{outline.path}: {outline.format} for {facts['target']}, {size}"
-    rows: list[tuple[str, str]] = [("tensors", f"{facts['tensors']}, {_bytes(facts['payload_size'])}")]
+    modules = f" and {facts['modules']} modules" if facts["modules"] else ""
+    rows: list[tuple[str, str]] = [("tensors", f"{facts['tensors']}{modules}, {_bytes(facts['payload_size'])}")]
     if facts["deduplicated_size"]:
         rows.append(("", f"{_bytes(facts['deduplicated_size'])} of them equal others, and are stored once"))
     if outline.sidecar is not None:

@@ -45,9 +45,14 @@ class Condition(NamedTuple):
             return False
         return self.comparison == fmt.AT_LEAST or fmt.version_key(found) < fmt.version_key(self.upper)
 
-    def __str__(self) -> str:
+    @property
+    def requirement(self) -> str:
+        """What is required of the key, as a package takes it: `== 87`, `>= 10.3, < 11`."""
         sign = "==" if self.comparison == fmt.EQUAL else ">="
-        return f"{self.key} {sign} {self.value}" + (f", < {self.upper}" if self.comparison == fmt.WITHIN else "")
+        return f"{sign} {self.value}" + (f", < {self.upper}" if self.comparison == fmt.WITHIN else "")
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.requirement}"
 
 
 class Alternative:

@@ -53,7 +53,7 @@ def object_report(coff: CoffFile, page_size: int = 0) -> Report:
     packs: list[PackEntry] = []
     with collect_faults(faults, "packs"):
         if has_pack(coff.view, coff.sections if sections else ()):
-            packs = read_packs(coff.view, lambda: _placed_symbols(coff))
+            packs = read_packs(coff.view, faults, lambda: _placed_symbols(coff))
     both = names.IMAGE_SCN_MEM_EXECUTE | names.IMAGE_SCN_MEM_WRITE
     writable_code = bool(sections) and any(one.Characteristics & both == both for one in coff.sections)
     return Report(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emitter.errors import EmitterError
+from emitter.inspect.modules import module_json
 from emitter.inspect.sizes import pack_sizes, tensor_tree
 from emitter.records import TYPE_CHECKING
 
@@ -104,6 +105,7 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
         tree = None if depth is None else [_node(node) for node in tensor_tree(pack, depth)]
     except EmitterError as error:
         faults.append(_fault("tensors", error))
+    base = 0 if pack.sidecar else artefact.view.base
     return {
         "file_offset": artefact.view.base + pack.offset,
         "size": pack.size,
@@ -116,6 +118,7 @@ def _pack(artefact: Artefact, pack: PackEntry, depth: int | None, faults: list[d
         "metadata": pack.metadata,
         "sidecar": pack.sidecar or None,
         "tensors": pack.tensor_count,
+        "modules": [module_json(base, module) for module in pack.modules],
         "sizes": sizes | {"tree": tree},
     }
 

@@ -71,7 +71,7 @@ def make_report(elf: ElfFile, page_size: int) -> Report:
     packs: list[PackEntry] = []
     with collect_faults(faults, "packs"):
         if _has_pack(elf):
-            packs = read_packs(elf.view, lambda: _data_symbols(elf, faults))
+            packs = read_packs(elf.view, faults, lambda: _data_symbols(elf, faults))
     return Report(
         where=elf.view.where,
         base=elf.view.base,

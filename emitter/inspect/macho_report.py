@@ -61,7 +61,7 @@ def report(macho: MachOFile, page_size: int = 0) -> Report:
     packs: list[PackEntry] = []
     with collect_faults(faults, "packs"):
         if _has_pack(macho):
-            packs = read_packs(macho.view, lambda: _placed_symbols(macho))
+            packs = read_packs(macho.view, faults, lambda: _placed_symbols(macho))
     return Report(
         where=macho.view.where,
         base=macho.view.base,

@@ -18,7 +18,7 @@ class PackFile(Reader):
         faults: list[Fault] = []
         packs: list[PackEntry] = []
         with collect_faults(faults, "packs"):
-            packs = read_packs(self.view)
+            packs = read_packs(self.view, faults)
         pack = packs[0] if packs else None
         identity = Identity(
             format="pack",

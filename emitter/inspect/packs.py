@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from emitter.inspect.report import PackEntry, TensorEntry
+from emitter.inspect.modules import ModuleEntry, read_modules
+from emitter.inspect.report import Fault, PackEntry, TensorEntry, collect_faults
 from emitter.layout import identifier
 from emitter.records import TYPE_CHECKING
 
@@ -19,10 +20,12 @@ PlacedSymbol = tuple[int, "int | None", str]
 _Names = dict[tuple[int, "int | None"], list[str]]
 
 
-def read_packs(view: View, data_symbols: Callable[[], Iterator[PlacedSymbol]] | None = None) -> list[PackEntry]:
+def read_packs(
+    view: View, faults: list[Fault], data_symbols: Callable[[], Iterator[PlacedSymbol]] | None = None
+) -> list[PackEntry]:
     """Return the packs in `view`, which is known to hold some. `data_symbols` gives the symbols that name data, if any.
 
-    Raises FormatError or LoadError as `emitter.loaders.load` does.
+    Raises FormatError or LoadError as `emitter.loaders.load` does. A module that cannot be read goes to `faults`.
     """
     from emitter.loaders import load
 
@@ -32,10 +35,10 @@ def read_packs(view: View, data_symbols: Callable[[], Iterator[PlacedSymbol]] | 
     for offset, size, name in data_symbols() if data_symbols else ():
         if any(start <= offset < end for start, end in spans):
             names.setdefault((offset, size), []).append(name)
-    return [_entry(pack, names) for pack in packs]
+    return [_entry(pack, names, faults) for pack in packs]
 
 
-def _entry(pack: Pack, names: _Names) -> PackEntry:
+def _entry(pack: Pack, names: _Names, faults: list[Fault]) -> PackEntry:
     def at(offset: int, size: int) -> list[str]:
         return [*names.get((offset, size), ()), *names.get((offset, None), ())]
 
@@ -54,6 +57,9 @@ def _entry(pack: Pack, names: _Names) -> PackEntry:
                 symbol=_choose(at(tensor.file_offset, tensor.nbytes), tensor.name),
             )
 
+    modules: list[ModuleEntry] = []
+    with collect_faults(faults, "modules"):
+        modules.extend(read_modules(pack))
     # `emitter_pack` names the pack of any image (Mach-O puts a _ before it); a name of its own says more.
     symbols = sorted(at(pack.file_offset, pack.size), key=lambda name: (name.lstrip("_") == "emitter_pack", name))
     return PackEntry(
@@ -70,6 +76,7 @@ def _entry(pack: Pack, names: _Names) -> PackEntry:
         tensor_count=len(pack),
         tensors=tensors,
         sidecar=pack.sidecar,
+        modules=modules,
     )
 
 

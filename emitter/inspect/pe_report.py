@@ -59,7 +59,7 @@ def report(pe: PeFile, page_size: int = 0) -> Report:
     packs: list[PackEntry] = []
     with collect_faults(faults, "packs"):
         if has_pack(pe.view, pe.sections if sections else ()):
-            packs = read_packs(pe.view, lambda: _placed_symbols(pe))
+            packs = read_packs(pe.view, faults, lambda: _placed_symbols(pe))
     return Report(
         where=pe.view.where,
         base=pe.view.base,

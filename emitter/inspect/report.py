@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from emitter.inspect.modules import ModuleEntry
     from emitter.inspect.view import View
     from emitter.interop.tvm_read import TvmLibrary
 
@@ -143,9 +144,9 @@ class TensorEntry(NamedTuple):
 
 
 class PackEntry(NamedTuple):
-    """A pack in the object file. `tensors` gives them anew each time, sorted by name.
+    """A pack in the object file. `tensors` gives them anew each time, sorted by name; the first module is the root.
 
-    With `sidecar` their bytes are in the file of that name beside the outermost file, and `TensorEntry.offset` counts
+    With `sidecar` the bytes of both are in the file of that name beside the outermost file, and their `offset` counts
     from its start.
     """
 
@@ -162,6 +163,7 @@ class PackEntry(NamedTuple):
     tensor_count: int
     tensors: Callable[[], Iterator[TensorEntry]]
     sidecar: str = ""
+    modules: Sequence[ModuleEntry] = ()
 
 
 class Fault(NamedTuple):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from emitter.inspect.report import PackEntry, Report
 
-__all__ = ["Node", "PackSizes", "pack_sizes", "section_tree", "tensor_tree"]
+__all__ = ["Node", "PackSizes", "module_nodes", "pack_sizes", "section_tree", "tensor_tree"]
 
 
 class PackSizes(NamedTuple):
@@ -33,12 +33,17 @@ class Node(NamedTuple):
 
 
 def pack_sizes(pack: PackEntry) -> PackSizes:
-    """Return the sizes of a pack; tensors that share a payload are counted once. What a sidecar holds is not in it."""
+    """Return the sizes of a pack; a payload that tensors or modules share is counted once.
+
+    What a sidecar holds is not in it.
+    """
     total = 0
     stored: dict[int, int] = {}
-    for tensor in pack.tensors():
-        total += tensor.nbytes
-        stored[tensor.offset] = max(tensor.nbytes, stored.get(tensor.offset, 0))
+    owners = [(tensor.offset, tensor.nbytes) for tensor in pack.tensors()]
+    owners += ((one.offset, one.size) for module in pack.modules for one in module.alternatives)
+    for offset, size in owners:
+        total += size
+        stored[offset] = max(size, stored.get(offset, 0))
     stored_size = sum(stored.values())
     payload = 0 if pack.sidecar else stored_size
     return PackSizes(pack.index_size, payload, pack.size - pack.index_size - payload, total - stored_size)
@@ -47,6 +52,18 @@ def pack_sizes(pack: PackEntry) -> PackSizes:
 def tensor_tree(pack: PackEntry, depth: int) -> list[Node]:
     """Return the tensors of a pack by the parts of their names (split at `.` and `/`), the largest first."""
     return _tree(((tensor.name, tensor.nbytes) for tensor in pack.tensors()), depth)
+
+
+def module_nodes(pack: PackEntry) -> list[Node]:
+    """Return the modules of a pack by name, each with the bytes of all its forms; below it these by kind and number."""
+    nodes = []
+    for module in pack.modules:
+        forms = [
+            Node(f"{number} ({one.kind} {one.schema_version})", one.size, 1, [])
+            for number, one in enumerate(module.alternatives)
+        ]
+        nodes.append(Node(module.name, sum(form.size for form in forms), len(forms), forms if len(forms) > 1 else []))
+    return sorted(nodes, key=lambda node: (-node.size, node.name))
 
 
 def section_tree(report: Report, depth: int) -> list[Node]:

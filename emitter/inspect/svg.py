@@ -1,4 +1,4 @@
-"""The file as a picture to scale: segments, sections and tensors over the offsets that they take."""
+"""The file as a picture to scale: segments, sections, tensors and modules over the offsets that they take."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _COLOURS = {
     "sections": "#a5c77f",
     "packs": "#d9b36c",
     "tensors": "#d98c7a",
+    "modules": "#b08cc9",
 }
 
 
@@ -50,6 +51,9 @@ def draw(artefact: Artefact, objects: Iterable[tuple[Artefact, Report]]) -> str:
             _add(parts["packs"], base + pack.offset, pack.size, f"{prefix}{pack.symbol or 'pack'}")
             for tensor in () if pack.sidecar else pack.tensors():
                 _add(parts["tensors"], base + tensor.offset, tensor.nbytes, f"{prefix}{tensor.name}")
+            for module in () if pack.sidecar else pack.modules:
+                for one in module.alternatives:
+                    _add(parts["modules"], base + one.offset, one.size, f"{prefix}{module.name}: {one.kind}")
     size = artefact.view.size
     body: list[str] = []
     y = _TOP

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from emitter.errors import EmitterError
-from emitter.inspect.sizes import pack_sizes, section_tree, tensor_tree
+from emitter.inspect.modules import module_lines
+from emitter.inspect.sizes import module_nodes, pack_sizes, section_tree, tensor_tree
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def report_lines(artefact: Artefact, report: Report, everything: bool) -> Iterat
     yield from _part("sections", _section_rows(report), len(report.sections), everything)
     for pack in report.packs:
         yield from _pack_lines(artefact, pack)
+        base = 0 if pack.sidecar else artefact.view.base
+        yield from module_lines(base, pack, None if everything else SHORT)
     for library in report.tvm:
         yield from _tvm_lines(artefact, library, everything)
     yield from _part(f"symbols: {report.symbol_count}", _symbol_rows(report), report.symbol_count, everything)
@@ -62,9 +65,12 @@ def size_lines(artefact: Artefact, report: Report, depth: int) -> Iterator[str]:
         yield f"pack {pack.symbol or 'without a symbol'}: {pack.size} bytes"
         sizes = pack_sizes(pack)
         yield f"  index {sizes.index_size}, payload {sizes.payload}, padding {sizes.padding}"
-        yield f"  deduplicated {sizes.deduplicated}: bytes of equal tensors that are not stored again"
+        yield f"  deduplicated {sizes.deduplicated}: bytes of equal payloads that are not stored again"
         nodes = tensor_tree(pack, depth)
-        yield from _tree_lines(nodes, "tensors", sum(node.size for node in nodes))
+        modules = module_nodes(pack)
+        total = sum(node.size for node in (*nodes, *modules))
+        yield from _tree_lines(nodes, "tensors", total)
+        yield from _tree_lines(modules, "modules", total)
     if not report.packs:
         yield from _tree_lines(section_tree(report, depth), "sections", report.size)
 

@@ -142,12 +142,19 @@ MANIFEST = """{
     "modules": [{"name": "m", "kind": "k", "text": "", "alignment": 64}]
 }"""
 
+MODULES = """{
+    "schema": "emitter.manifest/1",
+    "tensors": [{"name": "e", "raw": "a.npy"}],
+    "modules": [{"name": "m", "kind": "k", "text": "x", "functions": {"f": ["e"]}}]
+}"""
+
 DOCUMENTS = {
     "emit": ["emitter --json a.npy -o a.o --target arm64", "emitter --json --symbols xxd raw:a.npy -o b.o"],
     "map": [
         "emitter a.npy -o a.so --tensor-symbols --map a.json && cat a.json",
         "emitter --symbols xxd raw:a.npy -o b.o --map b.json && cat b.json",
         "emitter a.npy -o c.so --sidecar --map c.json && cat c.json",
+        f"echo '{MODULES}' > m.json; emitter --manifest m.json -o d.so --map d.json && cat d.json",
     ],
     "diff": [
         (
@@ -176,6 +183,7 @@ DOCUMENTS = {
         "emitter a.npy -o a.so --target arm64 && emitter inspect --json --sizes --depth 1 a.so",
         "emitter inspect --json --sizes --depth 1 $(readlink -f $(command -v bash))",
         "head -c 1000 a.so > cut.so && (emitter inspect --json cut.so || test $? = 1)",
+        f"echo '{MODULES}' > m.json; emitter --manifest m.json -o m.pack && emitter inspect --json m.pack",
     ],
     "svg": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json a.so --svg a.svg"],
     "tensors": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json --tensors --stats --hex a.so"],
