@@ -148,8 +148,16 @@ DEAR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("output", ["x.so", "x.o", "x.a", "x.pack", "x.dylib"])
-def test_a_small_job_imports_nothing_dear(output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "output"),
+    [
+        ("x86_64-linux-gnu", "x.so"), ("x86_64-linux-gnu", "x.o"), ("x86_64-linux-gnu", "x.a"),
+        ("x86_64-linux-gnu", "x.pack"),
+        ("arm64-apple-macos", "x.dylib"), ("arm64-apple-macos", "x.o"), ("arm64-apple-macos", "x.a"),
+        ("x86_64-windows-msvc", "x.dll"), ("x86_64-windows-msvc", "x.obj"), ("x86_64-windows-msvc", "x.lib"),
+    ],
+)  # fmt: skip
+def test_a_small_job_imports_nothing_dear(target: str, output: str, tmp_path: Path) -> None:
     blob = tmp_path / "blob.bin"
     blob.write_bytes(bytes(4096))
     destination = tmp_path / output
@@ -160,7 +168,6 @@ def test_a_small_job_imports_nothing_dear(output: str, tmp_path: Path) -> None:
         if entry.path != os.path.join(ROOT, entry.name) or entry.name in ("targets", "loaders"):
             (package / entry.name).symlink_to(entry.path)
     paths = [str(package.parent), *(path for path in sys.path if path.endswith("site-packages"))]
-    target = "arm64-apple-macos" if output == "x.dylib" else "x86_64-linux-gnu"
     arguments = ["--target", target, f"w=raw:{blob}", "-o", str(destination)]
     program = (
         f"import sys\nsys.path[:0] = {paths!r}\nimport emitter.cli\n"
