@@ -21,7 +21,6 @@ from emitter.errors import InputError
 from emitter.following import Followed, Follower, Ranges
 from emitter.integrity import check_unwritten, check_written
 from emitter.layout import BUILD_ID_SIZE, align_up
-from emitter.page_hashes import PageHasher
 from emitter.reading import WINDOW, Reader, open_reader
 from emitter.records import TYPE_CHECKING
 from emitter.transforms import inflate, segments_of_units, swap, transpose, whole_units
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from emitter.following import Sums
     from emitter.layout import Copy, FilePlan
     from emitter.pack.plan import PackPlan
+    from emitter.page_hashes import PageHasher
 
     Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -116,6 +116,8 @@ class _Transfer:
         self.follower: Follower | None = None
         self.pages: PageHasher | None = None
         if plan.page_hashes:
+            from emitter.page_hashes import PageHasher
+
             self.pages = PageHasher(fd, plan.page_hashes)
         self.progress = _Progress(sum(copy.size for copy in plan.copies), progress) if progress is not None else None
 
