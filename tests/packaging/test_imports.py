@@ -18,8 +18,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"emitter": "emitter", "targets": "emitter.targets", "loaders": "emitter.loaders"}
 
 # What everything may import, and what imports nothing above itself.
-FOUNDATION = {"checksum", "code", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho",
-              "model", "modules", "package", "payloads", "records", "sections", "sources", "targets", "values"}  # fmt: skip
+FOUNDATION = {
+    "checksum", "code", "coff", "dlpack", "dtypes", "elf", "errors", "format", "layout", "limits", "macho", "model",
+    "modules", "package", "payloads", "records", "sections", "sources", "targets", "values",
+}  # fmt: skip
 DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
