@@ -29,7 +29,7 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> in
     from emitter.inspect import open_file
 
     with open_file(path) as artefact:
-        report = _report(artefact)
+        report = _report(artefact, ())
         if job.format == "library":
             _check_report(report, job)
             expect("packs in the library", len(report.packs), 1)
@@ -48,18 +48,21 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> in
 
 
 def check_library(path: str, job: Job) -> None:
-    """Check what a linked library exports and wants. Raises OutputError for a difference from the plan."""
+    """Check what a library exports and wants that a pack will be attached to. Raises OutputError for a difference."""
     from emitter.inspect import open_file
 
     with open_file(path) as artefact:
-        _check_report(_report(artefact), job)
+        # Until the pack is attached, its note leads nowhere; and mold joins notes of two alignments.
+        _check_report(_report(artefact, ("packs", "notes")), job)
 
 
-def _report(artefact: Artefact) -> Report:
+def _report(artefact: Artefact, but: Sequence[str]) -> Report:
     if artefact.reader is None:
         raise difference("the linker's output", "a library or an object", "a file of no known format")
     report = artefact.reader.report()
     for fault in report.faults:
+        if fault.part in but:
+            continue
         raise difference(f"{fault.part} of the linker's output", "what can be read", fault.error)
     return report
 

@@ -46,7 +46,8 @@ def build(
     folder = stack.enter_context(work_folder(job.path))
     data = os.path.join(folder, "constants.o")
     crcs = _write(data, job.plan, None if code.attached else pack, progress)
-    if not code.attached:
+    # Elsewhere than in ELF the descriptor stands behind the pack, in its section: what was linked is checked then.
+    if not code.attached and not (code.wants.descriptor and target.object_format != "elf"):
         _check_object(data, job, pack)
     linked = os.path.join(folder, "linked")
     _link(job, code, target, folder, data, linked)
