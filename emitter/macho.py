@@ -33,6 +33,10 @@ N_NO_DEAD_STRIP, N_ALT_ENTRY = 0x0020, 0x0200  # n_desc
 
 FAT_MAGIC = 0xCAFEBABE
 
+# The exponent of the largest page of Apple's CPUs. Segments of a file for any CPU, and slices of a universal one, begin
+# at multiples of it, so that any files go together.
+SEGMENT_ALIGN = 14
+
 HEADER_SIZE, SECTION_SIZE, NLIST_SIZE = 32, 80, 16
 FAT_HEADER_SIZE, FAT_ARCH_SIZE = 8, 20
 

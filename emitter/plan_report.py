@@ -6,6 +6,7 @@ from emitter import targets
 from emitter.errors import LayoutError, UsageError
 from emitter.jobs import check_paths
 from emitter.limits import Limit, limits_of, linkers, sidecar_limit, works_of
+from emitter.macho import SEGMENT_ALIGN
 from emitter.modules import owners
 from emitter.options import make_options, symbol_name
 from emitter.planner import Planner
@@ -134,6 +135,10 @@ def _limits(one: Forecast) -> Iterator[tuple[Limit, bool]]:
         yield Limit(beside.size, f"the sidecar: {beside.what}"), sidecar.plan.size > beside.size
 
 
+def _segment_alignment(target: Target) -> int:
+    return 1 << SEGMENT_ALIGN if target.object_format == "macho" else target.max_page_size
+
+
 def plan_json(package: Package, forecasts: Sequence[Forecast]) -> dict[str, object]:
     """Return the document `emitter.plan/1`: docs/json.md."""
     return {
@@ -166,7 +171,7 @@ def _output_json(package: Package, one: Forecast) -> dict[str, object]:
         "payload_offset": copies[0].offset if copies else None,
         "section": one.section,
         "large_data": one.is_large,
-        "page_size": one.target.max_page_size if outline.format == "library" else None,
+        "page_size": _segment_alignment(one.target) if outline.format == "library" else None,
         "sidecar": None
         if sidecar is None
         else {"path": sidecar.path, "size": sidecar.plan.size, "pinned": sidecar.pinned},

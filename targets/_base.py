@@ -47,7 +47,7 @@ class MachO(NamedTuple):
     """What Mach-O files of a platform say of themselves: <mach-o/loader.h>, <mach/machine.h>.
 
     `platform`, `minos` and `sdk` go into LC_BUILD_VERSION; the versions are `major.minor[.patch]`. A version in the
-    name of a target takes the place of `minos`, and of `sdk` if that is older. `page_size` is the CPU's.
+    name of a target takes the place of `minos`, and of `sdk` if that is older.
     """
 
     cputype: int
@@ -55,7 +55,6 @@ class MachO(NamedTuple):
     platform: int
     minos: str
     sdk: str
-    page_size: int
 
 
 class Coff(NamedTuple):
@@ -74,6 +73,8 @@ class Coff(NamedTuple):
 
 class Target(NamedTuple):
     """A platform that artefacts are made for. Sizes in bytes, widths in bits; ELF numbers by their specification names.
+
+    `max_page_size` is the largest page of the systems that load its files; segments of ELF are aligned to it.
 
     The fields of ELF (`e_machine` to `hash_word_size`) mean something where `object_format` is "elf"; `macho` and
     `coff` are there where it is that.

@@ -13,7 +13,6 @@ TARGET = ARM64_APPLE_MACOS._replace(
         platform=2,  # PLATFORM_IOS
         minos="15.0",
         sdk="15.0",
-        page_size=16384,
     ),
     oldest_version="12.0",
 )

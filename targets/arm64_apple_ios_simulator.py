@@ -13,7 +13,6 @@ TARGET = ARM64_APPLE_MACOS._replace(
         platform=7,  # PLATFORM_IOSSIMULATOR
         minos="15.0",
         sdk="15.0",
-        page_size=16384,
     ),
     oldest_version="14.0",
 )

@@ -17,7 +17,6 @@ TARGET = Target(
         minos="11.0",
         # dyld applies the rules of the SDK that is named here; files keep those of every later one as well.
         sdk="11.0",
-        page_size=16384,
     ),
     cpu="generic",
     code_models=("small", "large"),

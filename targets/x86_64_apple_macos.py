@@ -15,7 +15,6 @@ TARGET = ARM64_APPLE_MACOS._replace(
         platform=1,  # PLATFORM_MACOS
         minos="11.0",
         sdk="11.0",
-        page_size=4096,
     ),
     cpu="x86-64",
     code_models=("small", "medium", "large"),

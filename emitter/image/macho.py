@@ -40,8 +40,7 @@ __all__ = ["PACK_SECTION", "PACK_SEGMENT", "SEGMENT_ALIGNMENT", "plan_image"]
 
 PACK_SEGMENT, PACK_SECTION = "__EMITTER", "__emitter"
 
-# The largest page of Apple's CPUs, for every target: one file then fits into a universal one beside any other.
-SEGMENT_ALIGNMENT = 16384
+SEGMENT_ALIGNMENT = 1 << macho.SEGMENT_ALIGN
 
 # Behind the load commands, for those who edit them: a longer install name, a search path.
 _HEADER_SLACK = 1024
@@ -112,8 +111,9 @@ def plan_image(
 
     # File layout is fixed.
     size_section = macho.Section("__TEXT", "__const", size_offset, _SIZE_WORD, size_offset, 3)
-    align = SEGMENT_ALIGNMENT.bit_length() - 1
-    pack_section = macho.Section(PACK_SEGMENT, PACK_SECTION, pack_offset, pack.total_size, pack_offset, align)
+    pack_section = macho.Section(
+        PACK_SEGMENT, PACK_SECTION, pack_offset, pack.total_size, pack_offset, macho.SEGMENT_ALIGN
+    )
     data_size, linkedit = data_end - text_size, size - data_end
     rows = [
         macho.Segment("__TEXT", 0, text_size, 0, text_size, read | execute, [size_section]),
@@ -177,11 +177,11 @@ def _check_request(target: Target, pack: PackPlan, install_name: str) -> tuple[M
     facts = target.macho
     if facts is None:
         raise LayoutError("not a target of Mach-O", where=f"target {target.name}")
-    if pack.alignment > facts.page_size:
+    if pack.alignment > target.max_page_size:
         raise LayoutError(
             "a library cannot keep the alignment of a tensor",
             where=f"target {target.name}",
-            expected=f"at most {facts.page_size}",
+            expected=f"at most {target.max_page_size}",
             actual=pack.alignment,
             hint="libraries are placed at multiples of a page: ask for less, or emit an object, which keeps it",
         )

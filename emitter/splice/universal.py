@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from emitter.layout import Copy, PageHashes
     from emitter.targets._base import MachO, Target
 
-__all__ = ["SLICE_ALIGN", "check_slices", "plan_universal"]
-
-SLICE_ALIGN = 14  # the exponent of the largest page
+__all__ = ["check_slices", "plan_universal"]
 
 
 def check_slices(targets: Sequence[Target]) -> None:
@@ -49,7 +47,7 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
     position = macho.FAT_HEADER_SIZE + macho.FAT_ARCH_SIZE * len(parts)
     for target, plan in parts:
         payload = sum(copy.size for copy in plan.copies)
-        position = align_up(position, max(1 << SLICE_ALIGN, bulk_alignment(payload)))
+        position = align_up(position, max(1 << macho.SEGMENT_ALIGN, bulk_alignment(payload)))
         slices.append(Slice(position, target, plan))
         position += plan.size
     if position > MACHO_MAX_FILE_SIZE:
@@ -63,7 +61,7 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
 
     # File layout is fixed.
     rows = [(_facts(one.target), one.offset, one.plan.size) for one in slices]
-    pieces = [Piece(0, macho.fat_header(rows, SLICE_ALIGN))]
+    pieces = [Piece(0, macho.fat_header(rows, macho.SEGMENT_ALIGN))]
     copies: list[Copy] = []
     page_hashes: list[PageHashes] = []
     for offset, _, plan in slices:

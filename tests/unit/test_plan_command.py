@@ -239,6 +239,24 @@ def test_misuse_is_an_error(
     assert os.listdir(folder) == ["w"]
 
 
+@pytest.mark.parametrize(
+    ("target", "page_size"),
+    [
+        ("x86_64-linux-gnu", 4096),
+        ("aarch64-linux-gnu", 65536),
+        ("x86_64-apple-macos", 16384),  # a file for any of Apple's CPUs has segments as the largest page wants them
+        ("x86_64-windows-msvc", 4096),
+        ("thumbv7em-none-eabihf", None),
+    ],
+)
+def test_pages_are_those_of_the_segments(
+    target: str, page_size: int | None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blob = sparse(folder / "w", 10)
+    (said,) = plan(capsys, blob, "--target", target)["outputs"]
+    assert said["page_size"] == page_size
+
+
 def test_two_outputs_in_one_file_are_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blob = sparse(folder / "w", 10)
     targets = ["--target", "x86_64-linux-gnu", "--target", "amd64", "-o", "{triple}.so"]

@@ -161,7 +161,6 @@ def macho_rules(target: Target) -> dict[str, object]:
         == (7 if "simulator" in target.name else 2 if "ios" in target.name else 1),
         "`macho.sdk` is `macho.minos` or later": numbers(sdk) >= numbers(minos),
         "`macho.minos` is `oldest_version` or later": oldest is not None and numbers(minos) >= numbers(oldest),
-        "`macho.page_size` is `max_page_size`": target.macho.page_size == target.max_page_size,
         "`version_kind` is os": target.version_kind == "os",
         "`image_suffix` is .dylib": target.image_suffix == ".dylib",
         "`pointer_width` is 64": target.pointer_width == 64,
