@@ -8,7 +8,7 @@ look like such an instruction are a few in 10^10 bytes of code. Sources: the man
 from __future__ import annotations
 
 import re
-from struct import Struct
+from struct import Struct, unpack_from
 
 from emitter.records import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # code, its address, the range, the address of the GOT or TOC
     Decoder: TypeAlias = Callable[[bytes, int, int, int, int], Iterator[int]]
 
-__all__ = ["DECODERS"]
+__all__ = ["DATA_DECODERS", "DECODERS"]
 
 _WINDOW = 64  # instructions within which the second of a pair follows the first
 
@@ -76,8 +76,9 @@ def _i686(code: bytes, address: int, low: int, high: int, base: int) -> Iterator
         pattern = (value & 0xFFFFFFFF).to_bytes(4, "little")
         at = code.find(pattern, 1)
         while at >= 0:
-            if 0x80 <= code[at - 1] < 0xC0:
-                yield address + at - 1
+            # Behind the ModRM byte, or behind the SIB byte that follows it.
+            if 0x80 <= code[at - 1] < 0xC0 or (at > 1 and code[at - 2] & 0xC7 == 0x84):
+                yield address + at
             at = code.find(pattern, at + 1)
 
 
@@ -108,7 +109,7 @@ def _pairs_aarch64(code: bytes, at: int, register: int, rest: int, size: int) ->
     """Whether an instruction behind the ADRP at `at` adds `rest`, or up to `size` more, to its register."""
     if not -size < rest < 4096:
         return False
-    for (word,) in _ULE32.iter_unpack(code[at + 4 : at + 4 + 4 * _WINDOW]):
+    for word in _words(code, at + 4, _WINDOW):
         if word & 0x9F00001F == 0x90000000 | register:  # ADRP of the same register
             return False
         if word >> 5 & 31 != register:
@@ -169,38 +170,66 @@ def _s390x(code: bytes, address: int, low: int, high: int, base: int) -> Iterato
             yield address + at
 
 
+def _s390x_data(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:
+    """Find 64-bit distances from the GOT, which code loads and adds (R_390_GOTOFF64)."""
+    for value in range(low - base, high - base):
+        at = code.find((value & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big"))
+        if at >= 0:
+            yield address + at
+
+
+_ARM = re.compile(rb"(?=..[\x1f\x9f].)|(?=.[\x48-\x4f])|(?=[\x5f\xdf]\xf8..)", re.DOTALL)
+
+
 def _arm(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:  # noqa: ARG001 - one shape for all
-    """ADD or a load from PC, by a word of a literal pool within reach: the distance from PC, 8 or 4 bytes ahead."""
-    for (word,), at in zip(_LE32.iter_unpack(code[: len(code) & -4]), range(0, len(code), 4), strict=False):
-        place = address + at
-        if abs(low - word - place) > 4096 + 128:
-            continue
-        for target in range(low, high):
-            user = target - word - address
-            if user >= 8 and _adds_pc_arm(code, user - 8):
-                yield address + user - 8
-            elif user >= 4 and _adds_pc_thumb(code, user - 4):
-                yield address + user - 4
+    """LDR of a literal, then the ADD or load that adds it to PC, which is 8 bytes ahead, or 4 in Thumb."""
+    for match in _ARM.finditer(code):
+        at = match.start()
+        for literal, register, thumb in _arm_literals(code, at, address):
+            start = literal - address
+            if not 0 <= start <= len(code) - 4:
+                continue
+            user = _adds_pc_thumb(code, at, register) if thumb else _adds_pc_arm(code, at, register)
+            ahead = 4 if thumb else 8
+            if user and low <= address + user + ahead + _LE32.unpack_from(code, start)[0] < high:
+                yield address + at
 
 
-def _adds_pc_arm(code: bytes, at: int) -> bool:
-    """Whether ADD Rd, PC, Rm or a load from [PC, Rm] is at `at`."""
-    if at % 4 or at + 4 > len(code):
-        return False
-    word = _ULE32.unpack_from(code, at)[0]
-    return word & 0x0FFF0FF0 == 0x008F0000 or word & 0x0F3F0FF0 == 0x071F0000
+def _arm_literals(code: bytes, at: int, address: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield (address of the literal, register, whether it is Thumb) if LDR (literal) is at `at`: there are three."""
+    word = int.from_bytes(code[at : at + 4], "little")
+    if not at % 4 and word & 0x0F7F0000 == 0x051F0000:
+        imm = word & 0xFFF
+        yield address + at + 8 + (imm if word >> 23 & 1 else -imm), word >> 12 & 15, False
+    here = (address + at + 4) & -4
+    if not at % 2 and word & 0xF800 == 0x4800:
+        yield here + (word & 0xFF) * 4, word >> 8 & 7, True
+    elif not at % 2 and word & 0xFF7F == 0xF85F:
+        imm = word >> 16 & 0xFFF
+        yield here + (imm if word >> 7 & 1 else -imm), word >> 28, True
 
 
-def _adds_pc_thumb(code: bytes, at: int) -> bool:
-    """Whether ADD Rd, PC is at `at`: 44 78 and its variants. PC is the address plus 4."""
-    if at % 2 or at + 2 > len(code):
-        return False
-    return int.from_bytes(code[at : at + 2], "little") & 0xFF78 == 0x4478
+def _adds_pc_arm(code: bytes, at: int, register: int) -> int:
+    """Return where the first ADD Rd, PC, register or LDR Rd, [PC, register] behind `at` is; 0 if there is none near."""
+    for index, word in enumerate(_words(code, at + 4, _WINDOW), 1):
+        adds = word & 0x0FFF0FF0 == 0x008F0000 or word & 0x0F3F0FF0 == 0x071F0000
+        if adds and word & 15 == register:
+            return at + 4 * index
+    return 0
+
+
+def _adds_pc_thumb(code: bytes, at: int, register: int) -> int:
+    """Return where the first ADD register, PC behind `at` is; 0 if there is none near."""
+    for place in range(at + 2, min(at + 4 * _WINDOW, len(code) - 1), 2):
+        word = int.from_bytes(code[place : place + 2], "little")
+        if word & 0xFF78 == 0x4478 and (word & 7 | word >> 4 & 8) == register:
+            return place
+    return 0
 
 
 def _ppc64(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:
     """ADDIS from the TOC pointer (r2), with the instruction that has the rest; or that alone."""
-    rows = [word for (word,) in _ULE32.iter_unpack(code[: len(code) & -4])]
+    rows = _words(code, 0, len(code) // 4)
     for index, word in enumerate(rows):
         if word & 0xFC1F0000 == 0x3C020000:  # addis rT, r2, hi
             register, high_part = word >> 21 & 31, _signed(word & 0xFFFF, 16) << 16
@@ -223,6 +252,12 @@ def _d_form(word: int) -> int:
     return _signed(word & 0xFFFC, 16) if opcode in (57, 58, 61, 62) else _NOWHERE
 
 
+def _words(code: bytes, start: int, count: int) -> tuple[int, ...]:
+    """Return up to `count` little-endian words from `start`, as many as there are."""
+    count = min(count, max(len(code) - start, 0) // 4)
+    return unpack_from(f"<{count}I", code, start)
+
+
 def _signed(value: int, bits: int) -> int:
     return value - (value >> bits - 1 << bits)
 
@@ -231,3 +266,5 @@ def _signed(value: int, bits: int) -> int:
 DECODERS: Mapping[int, Decoder] = {
     62: _x86_64, 3: _i686, 183: _aarch64, 243: _riscv, 22: _s390x, 40: _arm, 21: _ppc64,
 }  # fmt: skip
+# The same for sections that hold no code.
+DATA_DECODERS: Mapping[int, Decoder] = {22: _s390x_data}

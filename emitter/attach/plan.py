@@ -9,7 +9,7 @@ from __future__ import annotations
 from emitter import elf
 from emitter.attach.library import Library
 from emitter.attach.references import check_references
-from emitter.attach.stub import exported_names
+from emitter.attach.stub import PLACEHOLDER_AT, exported_names
 from emitter.errors import LayoutError, UsageError
 from emitter.image.elf import KEPT_ALIGNMENT, PACK_SECTION
 from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignment
@@ -303,7 +303,7 @@ def _put_symbols(  # noqa: PLR0917 - a table, and what is written into it
         if sym.st_shndx == elf.SHN_UNDEF:
             continue
         new = None
-        if sym.st_value == stub.placeholder and symbol_name in values:
+        if sym.st_value == stub.placeholder + PLACEHOLDER_AT and symbol_name in values:
             offset, size = values[symbol_name]
             new = sym._replace(st_value=place.address + offset, st_size=size, st_shndx=place.section)
         elif sym.st_value == stub.size and sym.st_info >> 4 == elf.STB_GLOBAL:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from struct import Struct
 
 from emitter import elf
-from emitter.attach.decode import DECODERS
-from emitter.attach.stub import PLACEHOLDER
+from emitter.attach.decode import DATA_DECODERS, DECODERS
+from emitter.attach.stub import PLACEHOLDER, PLACEHOLDER_AT
 from emitter.errors import UsageError
 from emitter.records import TYPE_CHECKING
 
@@ -26,6 +26,9 @@ _DT_PLTRELSZ, _DT_RELA, _DT_RELASZ, _DT_REL, _DT_RELSZ, _DT_PLTREL, _DT_JMPREL =
 _DT_RELRSZ, _DT_RELR = 35, 36
 _PACKED = {0x6000000F: "DT_ANDROID_REL", 0x60000011: "DT_ANDROID_RELA", 0x6FFFE000: "DT_ANDROID_RELR"}
 _SHF_EXECINSTR = 4
+_DT_PLTGOT = 3
+_GOT_NAMES = (b".got", b".got.plt")
+_GOT_BASES = {3: 0, 22: 0, 21: 0x8000}  # e_machine -> from the section to what code adds offsets to
 
 # e_machine -> the relocations that write a symbol's bytes, and load address plus addend.
 _COPY = {62: 5, 183: 1024, 243: 4, 40: 20, 3: 5, 22: 9, 21: 19}
@@ -64,7 +67,7 @@ def check_references(library: Library, stub: Stub, names: Collection[bytes]) -> 
         if symbol >= len(symbols):
             raise library.broken("relocations", f"symbol {symbol} of {len(symbols)}")
         name, sym = symbols[symbol]
-        ours = name in names and sym.st_value == low
+        ours = name in names and sym.st_value == low + PLACEHOLDER_AT
         if ours and r_type != copy:
             continue
         value = addend if r_type == relative or not symbol else sym.st_value + addend
@@ -73,15 +76,14 @@ def check_references(library: Library, stub: Stub, names: Collection[bytes]) -> 
     for place in _relr_places(library):
         if low <= library.word(place, "relocations") < high:
             raise _refused(library, f"the relocation at {place:#x}", f"points to the placeholder at {low:#x}")
-    decode = DECODERS.get(library.target.e_machine)
-    if decode is None:
-        return
-    base = _base(library)
     for number, row in enumerate(library.shdrs):
-        if row.sh_type == elf.SHT_PROGBITS and row.sh_flags & _SHF_EXECINSTR:
-            for address in decode(library.section_data(number), row.sh_addr, low, high, base):
-                where = f"{library.section_name(number).decode(errors='replace')}, address {address:#x}"
-                raise _refused(library, where, f"reads the placeholder at {low:#x}")
+        if row.sh_type == elf.SHT_PROGBITS and row.sh_flags & elf.SHF_ALLOC:
+            decoders = DECODERS if row.sh_flags & _SHF_EXECINSTR else DATA_DECODERS
+            decode = decoders.get(library.target.e_machine)
+            for base in _bases(library) if decode else ():
+                for address in decode(library.section_data(number), row.sh_addr, low, high, base) if decode else ():
+                    where = f"{library.section_name(number).decode(errors='replace')}, address {address:#x}"
+                    raise _refused(library, where, f"reads the placeholder at {low:#x}")
 
 
 def _refused(library: Library, what: str, actual: str) -> UsageError:
@@ -100,13 +102,16 @@ def _dynamic_symbols(library: Library) -> list[tuple[bytes, elf.Sym]]:
     raise library.broken("dynamic symbols", "no SHT_DYNSYM")
 
 
-def _base(library: Library) -> int:
-    """Return the address that code adds offsets to where it is not its own: of the GOT (i686), of the TOC (PowerPC)."""
-    if library.target.e_machine == 21:
-        for number, row in enumerate(library.shdrs):
-            if library.section_name(number) == b".got":
-                return row.sh_addr + 0x8000
-    return library.value(3)  # DT_PLTGOT
+def _bases(library: Library) -> list[int]:
+    """Return the addresses that code may add offsets to where it is not its own: of the GOT, of PowerPC's TOC.
+
+    Linkers begin the GOT in either section, and say it in DT_PLTGOT only if there is a PLT.
+    """
+    if library.target.e_machine not in _GOT_BASES:
+        return [0]
+    found = {library.value(_DT_PLTGOT)}
+    found |= {row.sh_addr for number, row in enumerate(library.shdrs) if library.section_name(number) in _GOT_NAMES}
+    return [base + _GOT_BASES[library.target.e_machine] for base in sorted(found - {0})]
 
 
 def _relocations(library: Library) -> Iterator[tuple[int, int, int, int]]:

@@ -24,6 +24,7 @@ __all__ = [
     "NT_EMITTER_ATTACH",
     "PACK_NOTE_ALIGNMENT",
     "PLACEHOLDER",
+    "PLACEHOLDER_AT",
     "SPARE_ALIGNMENT",
     "SPARE_DESC",
     "SPARE_FIELDS",
@@ -56,8 +57,11 @@ PACK_NOTE_ALIGNMENT = 16
 
 _MAGIC = (0x89454D54_41540D0A, 0x1A0A8B5E_D3C1F7E6)  # never a distance and a size: the second is above 2^60
 
-# What the symbols stand for until the payload is there. Whatever reads it in error reads NaN, or -1.
-PLACEHOLDER = b"\xff" * 64
+# The section that the symbols stand in until the payload is there, PLACEHOLDER_AT bytes behind its start: what is near
+# them is nobody else's, so that an address near them is a reference to the payload (code may begin one element before
+# an array). Whatever reads it in error reads NaN, or -1.
+PLACEHOLDER = b"\xff" * 256
+PLACEHOLDER_AT = 64
 _PLACEHOLDER_ALIGNMENT = 64
 
 # e_machine of the CPUs for which attaching was tried with linkers, loaders and strip: docs/attach.md.
@@ -131,7 +135,7 @@ def stub_model(target: Target, name: str, symbols: Sequence[TensorSymbol] = ()) 
         _Row("pack note", Section(_PACK_NOTE_SECTION, "note", len(pack_note), PACK_NOTE_ALIGNMENT, pack_note)),
     )
     number = {row.field: index for index, row in enumerate(rows, 1)}
-    at = number["placeholder"]
+    at, room = number["placeholder"], len(PLACEHOLDER) - PLACEHOLDER_AT
     return ObjectModel(
         sections=[
             Section(SPARE_SECTION, "note", len(spare), SPARE_ALIGNMENT, spare),
@@ -140,9 +144,9 @@ def stub_model(target: Target, name: str, symbols: Sequence[TensorSymbol] = ()) 
         symbols=[
             # Of default visibility: the linker then leaves references through the GOT to the loader, which reads the
             # symbol table, where the payload's address will be.
-            Symbol(name, at, 0, len(PLACEHOLDER)),
-            Symbol("emitter_pack", at, 0, len(PLACEHOLDER)),
-            *(Symbol(symbol.name, at, 0, len(PLACEHOLDER)) for symbol in symbols),
+            Symbol(name, at, PLACEHOLDER_AT, room),
+            Symbol("emitter_pack", at, PLACEHOLDER_AT, room),
+            *(Symbol(symbol.name, at, PLACEHOLDER_AT, room) for symbol in symbols),
             Symbol(f"{name}_size", number["size"], 0, word),
             Symbol(f"{name}_descriptor", number["descriptor"], 0, DESCRIPTOR_SIZE, visibility="hidden"),
         ],

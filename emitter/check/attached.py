@@ -25,7 +25,7 @@ __all__ = ["check_attached"]
 _PT_LOAD, _PT_NOTE, _PT_PHDR = 1, 4, 6
 _SHT_SYMTAB, _SHT_NOTE, _SHT_DYNSYM = 2, 7, 11
 _PROTECTED = 3
-_PLACEHOLDER_SIZE = 64
+_PLACEHOLDER_SIZE = 256
 
 
 def check_attached(fd: int, target: Target, plan: FilePlan, pack: PackPlan, symbol: str) -> None:
