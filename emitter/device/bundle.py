@@ -59,7 +59,7 @@ def read(view: View) -> Program:
             if not size:
                 raise broken("there is no code", what, position + 8, "more than 0 bytes", size)
             _check_code(view, offset, size, what)
-            processor = name.rpartition("-")[2] or name
+            processor = name.partition("--")[2] or name.rpartition("-")[2]  # KIND-TRIPLE--PROCESSOR:FEATURES
             images.append(
                 Image(processor, {"gfx": f"== {processor.partition(':')[0]}"} if processor.startswith("gfx") else {})
             )
