@@ -1,4 +1,4 @@
-"""A tree of five modules with shared constants: nothing is copied, in every container, on every CPU, in C and Python."""
+"""A tree of five modules with shared constants: nothing is copied, in any container, on any CPU, in C and Python."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from cross import table
 from emitter import Package, load
 from emitter.errors import FormatError
+from emitter.pack import format as fmt
 from tests import c_tools
 from tests.module_packages import PLACES, module_package
 from tests.support import build_pack
@@ -135,6 +136,31 @@ def test_damage_is_judged_as_the_python_loader_judges_it(tmp_path: Path, program
                 # The schema hash is compared in Python alone: emitter.h has no SHA-256.
                 valid = "schema_hash" in str(error)
             assert judged[(at - start) * 5 + number] == "01"[valid], (at - start, value)
+
+
+def test_every_offset_count_index_and_circle_is_judged_as_in_python(tmp_path: Path, program: str) -> None:
+    """Every word of the directory and of the tables of modules, as every small number and at every limit."""
+    data = build_pack(module_package(), "little")
+    (tmp_path / "m.pack").write_bytes(data)
+    tables = int.from_bytes(data[84:88], "little")
+    for start, end in ((fmt.HEADER.size, fmt.HEADER.size + 16 * tables), module_tables_of(data, "little")):
+        done = c_tools.run(program, str(tmp_path / "m.pack"), "--words", str(start), str(end))
+        assert done.returncode == 0, done.stderr
+        judged = iter(done.stdout.strip())
+        for at in range(start, end, 4):
+            before = int.from_bytes(data[at : at + 4], "little")
+            limits = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
+            values = (*range(16), *limits, before + 1, before - 1, int.from_bytes(data[32:36], "little"), len(data))
+            for value in values:
+                changed = bytearray(data)
+                changed[at : at + 4] = (value % (1 << 32)).to_bytes(4, "little")
+                try:
+                    load(with_checksums(changed, "little")).validate()
+                    valid = True
+                except FormatError as error:
+                    valid = "schema_hash" in str(error)
+                assert next(judged) == "01"[valid], (at, value)
+        assert next(judged, None) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
  *
  *     modules PACK [KEY=VALUE ...]
  *     modules PACK --damage START END      for each byte of that range and each of some values: 1 if the pack is valid, 0 if not
+ *     modules PACK --words START END       the same for each word of 32 bits
  */
 #include "emitter.h"
 
@@ -158,6 +159,52 @@ static int print_all(const emitter_reader *reader, int count, char **facts)
     return 0;
 }
 
+static int build_quietly(const emitter_module_source *source, void **handle)
+{
+    emitter_function function;
+    emitter_dltensor arguments[8];
+    uint32_t i;
+    *handle = (void *)(uintptr_t)source->alternative.data;
+    for (i = 0; i <= source->module.import_count && i < 64; i++)
+        if (emitter_source_import(source, i) == source)
+            return 1;
+    for (i = 0; i < source->module.function_count && i < 64; i++)
+        if (emitter_module_function(source->reader, &source->module, i, &function) == EMITTER_OK)
+            (void)emitter_function_arguments(source->reader, &function, arguments, 8);
+    return 0;
+}
+
+/* Build all that can be built of a pack that nobody has validated, and ask why not. */
+static unsigned build_any(const emitter_reader *reader, const emitter_fact *place, size_t count)
+{
+    static const emitter_module_loader loaders[] = {
+        {"graph", 1, 2, build_quietly, NULL}, {"tensorrt", 1, 2, build_quietly, NULL}, {"cuda", 1, 2, build_quietly, NULL},
+        {"raw", 1, 2, build_quietly, NULL},   {"library", 1, 2, build_quietly, NULL},
+    };
+    emitter_module_slot slots[64];
+    emitter_modules modules;
+    char why[200];
+    unsigned sum = 0;
+    uint32_t i;
+    if (emitter_module_count(reader) > 64)
+        return 0;
+    memset(slots, 0, sizeof slots);
+    memset(&modules, 0, sizeof modules);
+    modules.reader = reader;
+    modules.loaders = loaders;
+    modules.loader_count = 5;
+    modules.place = place;
+    modules.place_count = count;
+    modules.slots = slots;
+    for (i = 0; i <= emitter_module_count(reader); i++)
+        if (emitter_modules_build(&modules, i) != EMITTER_OK)
+            sum += (unsigned)emitter_modules_explain(&modules, why, sizeof why);
+    if (emitter_modules_build_all(&modules) != EMITTER_OK)
+        sum += (unsigned)emitter_modules_explain(&modules, why, sizeof why);
+    emitter_modules_destroy(&modules);
+    return sum;
+}
+
 /* Read everything, whatever validation says: nothing may leave the pack. */
 static unsigned read_all(const emitter_reader *reader)
 {
@@ -188,10 +235,29 @@ static unsigned read_all(const emitter_reader *reader)
         sum += (unsigned)emitter_module_select(reader, &module, place, 3, &one);
     }
     sum += (unsigned)emitter_function_find(reader, "infer", &function) + (unsigned)emitter_module_find(reader, "graph", &module);
-    return sum;
+    return sum + build_any(reader, place, 3) + build_any(reader, NULL, 0);
 }
 
-static int damage(size_t start, size_t end)
+/* Make the checksums right again, print whether the pack is valid, and read it. */
+static unsigned judge(void)
+{
+    emitter_reader reader;
+    uint32_t index_size, crc, zero = 0;
+    memcpy(&index_size, memory + 32, 4);
+    crc = emitter_crc32c(memory + 128, index_size - 128, 0);
+    memcpy(memory + 36, &crc, 4);
+    memcpy(memory + 20, &zero, 4);
+    crc = emitter_crc32c(memory, 128, 0);
+    memcpy(memory + 20, &crc, 4);
+    if (emitter_open(&reader, memory, size) != EMITTER_OK) {
+        putchar('0');
+        return 0;
+    }
+    putchar(emitter_validate(&reader) == EMITTER_OK ? '1' : '0');
+    return read_all(&reader);
+}
+
+static unsigned damage_bytes(size_t start, size_t end)
 {
     static const unsigned char fixed[] = {0, 1, 255};
     size_t at;
@@ -199,26 +265,32 @@ static int damage(size_t start, size_t end)
     for (at = start; at < end; at++) {
         unsigned char before = memory[at];
         for (i = 0; i < 5; i++) {
-            emitter_reader reader;
-            uint32_t index_size, crc, zero = 0;
-            unsigned char value = (unsigned char)(i < 3 ? fixed[i] : i == 3 ? before ^ 1u : before ^ 0x80u);
-            memory[at] = value;
-            memcpy(&index_size, memory + 32, 4);
-            crc = emitter_crc32c(memory + 128, index_size - 128, 0);
-            memcpy(memory + 36, &crc, 4);
-            memcpy(memory + 20, &zero, 4);
-            crc = emitter_crc32c(memory, 128, 0);
-            memcpy(memory + 20, &crc, 4);
-            if (emitter_open(&reader, memory, size) != EMITTER_OK)
-                return 3;
-            putchar(emitter_validate(&reader) == EMITTER_OK ? '1' : '0');
-            sum += read_all(&reader);
+            memory[at] = (unsigned char)(i < 3 ? fixed[i] : i == 3 ? before ^ 1u : before ^ 0x80u);
+            sum += judge();
         }
         memory[at] = before;
     }
-    printf("\n");
-    fprintf(stderr, "%u\n", sum);
-    return 0;
+    return sum;
+}
+
+/* Each word as each small number (every index, count and circle of a small pack), and at the limits of the pack and of 32 bits. */
+static unsigned damage_words(size_t start, size_t end)
+{
+    static const uint32_t fixed[] = {0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu};
+    size_t at;
+    unsigned i, sum = 0;
+    for (at = start; at < end; at += 4) {
+        uint32_t before, index_size, value;
+        memcpy(&before, memory + at, 4);
+        memcpy(&index_size, memory + 32, 4);
+        for (i = 0; i < 24; i++) {
+            value = i < 16 ? i : i < 20 ? fixed[i - 16] : i == 20 ? before + 1 : i == 21 ? before - 1 : i == 22 ? index_size : (uint32_t)size;
+            memcpy(memory + at, &value, 4);
+            sum += judge();
+        }
+        memcpy(memory + at, &before, 4);
+    }
+    return sum;
 }
 
 int main(int argc, char **argv)
@@ -226,8 +298,11 @@ int main(int argc, char **argv)
     emitter_reader reader;
     if (argc < 2 || !read_pack(argv[1]))
         return 2;
-    if (argc == 5 && strcmp(argv[2], "--damage") == 0)
-        return damage((size_t)strtoul(argv[3], NULL, 10), (size_t)strtoul(argv[4], NULL, 10));
+    if (argc == 5 && argv[2][0] == '-') {
+        size_t start = (size_t)strtoul(argv[3], NULL, 10), end = (size_t)strtoul(argv[4], NULL, 10);
+        fprintf(stderr, "%u\n", strcmp(argv[2], "--damage") == 0 ? damage_bytes(start, end) : damage_words(start, end));
+        return 0;
+    }
     if (emitter_open(&reader, memory, size) != EMITTER_OK || emitter_validate(&reader) != EMITTER_OK) {
         fprintf(stderr, "%s %" PRIu32 "\n", reader.where, reader.where_record);
         return 1;
