@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from emitter.model import ObjectModel, TensorSymbol
     from emitter.options import Format, Options
     from emitter.pack.plan import PackPlan
-    from emitter.splice.archive import Member
+    from emitter.splice.member import Member
     from emitter.targets._base import ObjectFormat, Target
 
 __all__ = ["plan_image", "plan_linkable", "plan_members"]
@@ -43,7 +43,7 @@ def plan_members(
     others: Sequence[tuple[str, Sequence[str], Callable[[int], FilePlan]]] = (),
 ) -> FilePlan:
     """Return the plan of an archive of an object, and `others`: names without suffix, defined names of C, planners."""
-    from emitter.splice.archive import Member
+    from emitter.splice.member import Member
 
     plan_object = _OBJECTS[target.object_format](target)
     stem = symbol_name(path, None)

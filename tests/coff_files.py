@@ -8,9 +8,9 @@ import pytest
 
 from emitter.image.pe import plan_image
 from emitter.pack.plan import plan_pack
-from emitter.splice.archive import Member
 from emitter.splice.archive_coff import plan_archive
 from emitter.splice.coff import plan_object
+from emitter.splice.member import Member
 from emitter.symbols import pack_model, tensor_symbols
 from emitter.targets import load, names
 

@@ -10,8 +10,9 @@ import pytest
 
 from emitter.pack.plan import plan_pack
 from emitter.package import Package
-from emitter.splice.archive import Member, plan_archive
+from emitter.splice.archive import plan_archive
 from emitter.splice.elf import plan_object
+from emitter.splice.member import Member
 from emitter.styles import style_model
 from emitter.symbols import pack_model, tensor_symbols
 from emitter.targets import load, names, stub

@@ -6,36 +6,24 @@ the table of long names (`//`). Numbers in headers are ASCII, those of the index
 
 from __future__ import annotations
 
-import os
 import struct
 
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up
 from emitter.limits import MAX_MEMBER_SIZE
-from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.records import TYPE_CHECKING
+from emitter.splice.contents import Contents
+from emitter.splice.member import HEADER_SIZE, MAGIC, header, member_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from emitter.layout import Copy
+    from emitter.splice.member import Member
 
-__all__ = ["MAX_MEMBER_SIZE", "SYM64_THRESHOLD", "Member", "plan_archive"]
+__all__ = ["SYM64_THRESHOLD", "plan_archive"]
 
-MAGIC = b"!<arch>\n"
-HEADER_SIZE = 60
 SYM64_THRESHOLD = 1 << 32  # header offsets from here on do not fit into the words of `/`
 _SHORT_NAME = 15  # bytes that fit into ar_name with the closing slash
-
-
-class Member(NamedTuple):
-    """A file of an archive: its name, the symbols it defines in the order of its symbol table, and its planner.
-
-    `plan` gets the offset of the member's first byte in the output, and returns a plan relative to that byte.
-    """
-
-    name: str
-    symbols: Sequence[str]
-    plan: Callable[[int], FilePlan]
 
 
 def plan_archive(members: Sequence[Member], *, sym64_threshold: int = SYM64_THRESHOLD) -> FilePlan:
@@ -62,34 +50,23 @@ def plan_archive(members: Sequence[Member], *, sym64_threshold: int = SYM64_THRE
 
     # File layout is fixed.
     index = struct.pack(f">{count + 1}{'I' if word == 4 else 'Q'}", count, *headers) + strings
-    pieces = [
-        Piece(
-            0,
-            MAGIC + _header(b"/" if word == 4 else b"/SYM64/", index_size, b"0", b"0") + index.ljust(index_size, b"\0"),
-        )
-    ]
+    contents = Contents()
+    head = header(b"/" if word == 4 else b"/SYM64/", index_size, mode=b"0")
+    contents.pieces.append(Piece(0, MAGIC + head + index.ljust(index_size, b"\0")))
     if long_names:
         padded = long_names.ljust(align_up(len(long_names), 2), b"\n")
-        pieces.append(Piece(len(MAGIC) + HEADER_SIZE + index_size, _header(b"//", len(padded), b"", b"") + padded))
-    copies: list[Copy] = []
-    pack_offset = None
+        head = header(b"//", len(padded), mode=b"", zero=b"")
+        contents.pieces.append(Piece(len(MAGIC) + HEADER_SIZE + index_size, head + padded))
     end = first
     for name, (offset, plan) in zip(names, placed, strict=True):
         start = offset + HEADER_SIZE
-        pieces.append(Piece(offset, _header(name, plan.size, b"0", b"644")))
-        pieces += (Piece(start + piece.offset, piece.data) for piece in plan.pieces)
-        copies += (copy.moved(start) for copy in plan.copies)
-        if plan.pack_offset is not None:
-            if pack_offset is not None:
-                raise LayoutError(
-                    "an archive holds one pack", actual="two members with a pack each", hint="write two archives"
-                )
-            pack_offset = start + plan.pack_offset
+        contents.pieces.append(Piece(offset, header(name, plan.size)))
+        contents.add_member(plan, start)
         end = start + plan.size
         if end % 2:
-            pieces.append(Piece(end, b"\n"))
+            contents.pieces.append(Piece(end, b"\n"))
             end += 1
-    return FilePlan(end, pieces, copies, pack_offset)
+    return FilePlan(end, contents.pieces, contents.copies, contents.pack_offset)
 
 
 def _place(members: Sequence[Member], offset: int) -> list[tuple[int, FilePlan]]:
@@ -116,13 +93,7 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
     table = bytearray()
     seen = set()
     for text, _, _ in members:
-        name = os.fsencode(text)
-        if not name or any(byte in name for byte in b"/\n\0"):
-            raise LayoutError(
-                "not a name for a member of an archive",
-                where=shown(text),
-                expected="a file name without slash, line feed or NUL",
-            )
+        name = member_name(text)
         if name in seen:
             # Extracting such an archive loses all but the last.
             raise LayoutError("two members of the archive have one name", where=shown(text), hint="rename one of them")
@@ -133,8 +104,3 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
             names.append(b"/%d" % len(table))
             table += name + b"/\n"
     return names, bytes(table)
-
-
-def _header(name: bytes, size: int, zero: bytes, mode: bytes) -> bytes:
-    """Return an `ar_hdr`: time stamp, user and group are `zero` ("0", or blank for `//`)."""
-    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (name, zero, zero, zero, mode, size)

@@ -7,24 +7,22 @@ little-endian, as in the files of all targets.
 
 from __future__ import annotations
 
-import os
 import struct
 
 from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up
 from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
+from emitter.splice.contents import Contents
+from emitter.splice.member import HEADER_SIZE, MAGIC, header, member_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emitter.layout import Copy
-    from emitter.splice.archive import Member
+    from emitter.splice.member import Member
 
 __all__ = ["INDEX_NAME", "plan_archive"]
 
-MAGIC = b"!<arch>\n"
-HEADER_SIZE = 60
 INDEX_NAME = b"__.SYMDEF SORTED"
 ALIGNMENT = 8  # of members and their contents, so that Mach-O in them is aligned
 
@@ -48,25 +46,16 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
     index_size = len(index_name) + 4 + 8 * len(symbols) + 4 + len(strings)
     index_size += -(len(MAGIC) + HEADER_SIZE + index_size) % ALIGNMENT
 
-    pieces: list[Piece] = []
-    copies: list[Copy] = []
+    contents = Contents()
     offsets: list[int] = []
-    pack_offset = None
     position = len(MAGIC) + HEADER_SIZE + index_size
     for name, member in zip(names, members, strict=True):
         start = position + HEADER_SIZE + len(long := _long_name(name, position))
         plan = member.plan(start)
         size = len(long) + align_up(plan.size, ALIGNMENT)
         offsets.append(position)
-        pieces.append(Piece(position, _header(len(long), size, b"644") + long))
-        pieces += (Piece(start + piece.offset, piece.data) for piece in plan.pieces)
-        copies += (copy.moved(start) for copy in plan.copies)
-        if plan.pack_offset is not None:
-            if pack_offset is not None:
-                raise LayoutError(
-                    "an archive holds one pack", actual="two members with a pack each", hint="write two archives"
-                )
-            pack_offset = start + plan.pack_offset
+        contents.pieces.append(Piece(position, header(b"#1/%d" % len(long), size) + long))
+        contents.add_member(plan, start)
         position += HEADER_SIZE + size
         if position > MACHO_MAX_FILE_SIZE:
             raise LayoutError(
@@ -80,8 +69,8 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
     # File layout is fixed.
     ranlibs = b"".join(struct.pack("<2I", strx, offsets[number]) for _, strx, number in symbols)
     index = struct.pack("<I", len(ranlibs)) + ranlibs + struct.pack("<I", len(strings)) + strings
-    head = MAGIC + _header(len(index_name), index_size, b"0") + index_name + index
-    return FilePlan(position, [Piece(0, head), *pieces], copies, pack_offset)
+    head = MAGIC + header(b"#1/%d" % len(index_name), index_size, mode=b"0") + index_name + index
+    return FilePlan(position, [Piece(0, head), *contents.pieces], contents.copies, contents.pack_offset)
 
 
 def _long_name(name: bytes, position: int) -> bytes:
@@ -92,13 +81,7 @@ def _long_name(name: bytes, position: int) -> bytes:
 def _encode_names(members: Sequence[Member]) -> list[bytes]:
     names: list[bytes] = []
     for member in members:
-        name = os.fsencode(member.name)
-        if not name or any(byte in name for byte in b"/\n\0"):
-            raise LayoutError(
-                "not a name for a member of an archive",
-                where=shown(member.name),
-                expected="a file name without slash, line feed or NUL",
-            )
+        name = member_name(member.name)
         if name in names or name.startswith(b"__.SYMDEF"):
             # Extracting such an archive loses all but the last; the index is a member, too.
             raise LayoutError(
@@ -106,8 +89,3 @@ def _encode_names(members: Sequence[Member]) -> list[bytes]:
             )
         names.append(name)
     return names
-
-
-def _header(name_size: int, size: int, mode: bytes) -> bytes:
-    """Return an `ar_hdr` whose name, of `name_size` bytes, stands behind it; time stamp, user and group are 0."""
-    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (b"#1/%d" % name_size, b"0", b"0", b"0", mode, size)

@@ -7,24 +7,22 @@ ASCII.
 
 from __future__ import annotations
 
-import os
 import struct
 
-from emitter.errors import LayoutError, shown
+from emitter.errors import LayoutError
 from emitter.layout import FilePlan, Piece, align_up
 from emitter.limits import COFF_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
+from emitter.splice.contents import Contents
+from emitter.splice.member import HEADER_SIZE, MAGIC, header, member_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emitter.layout import Copy
-    from emitter.splice.archive import Member
+    from emitter.splice.member import Member
 
 __all__ = ["MAX_MEMBERS", "plan_archive"]
 
-MAGIC = b"!<arch>\n"
-HEADER_SIZE = 60
 MAX_MEMBERS = 0xFFFF  # the second index numbers them with 16 bits
 _SHORT_NAME = 15  # bytes that fit into the name field with the closing slash
 
@@ -77,28 +75,20 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
         len(ordered),
         *(1 + number for _, number in ordered),
     ) + b"".join(symbol + b"\0" for symbol, _ in ordered)
-    pieces = [
+    contents = Contents()
+    contents.pieces += (
         Piece(0, MAGIC + _member(b"/", first_index, b"\0")),
         Piece(second, _member(b"/", second_index, b"\0")),
-    ]
+    )
     if long_names:
-        pieces.append(Piece(third, _member(b"//", long_names, b"\n", zero=b"")))
-    copies: list[Copy] = []
-    pack_offset = None
+        contents.pieces.append(Piece(third, _member(b"//", long_names, b"\n", zero=b"")))
     for name, (offset, plan) in zip(names, placed, strict=True):
         body = offset + HEADER_SIZE
-        pieces.append(Piece(offset, _header(name, plan.size, b"644")))
-        pieces += (Piece(body + piece.offset, piece.data) for piece in plan.pieces)
-        copies += (copy.moved(body) for copy in plan.copies)
-        if plan.pack_offset is not None:
-            if pack_offset is not None:
-                raise LayoutError(
-                    "an archive holds one pack", actual="two members with a pack each", hint="write two archives"
-                )
-            pack_offset = body + plan.pack_offset
+        contents.pieces.append(Piece(offset, header(name, plan.size)))
+        contents.add_member(plan, body)
         if plan.size % 2:
-            pieces.append(Piece(body + plan.size, b"\n"))
-    return FilePlan(position, pieces, copies, pack_offset)
+            contents.pieces.append(Piece(body + plan.size, b"\n"))
+    return FilePlan(position, contents.pieces, contents.copies, contents.pack_offset)
 
 
 def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
@@ -107,13 +97,7 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
     table = bytearray()
     known: dict[bytes, int] = {}
     for member in members:
-        name = os.fsencode(member.name)
-        if not name or any(byte in name for byte in b"/\n\0"):
-            raise LayoutError(
-                "not a name for a member of an archive",
-                where=shown(member.name),
-                expected="a file name without slash, line feed or NUL",
-            )
+        name = member_name(member.name)
         if len(name) <= _SHORT_NAME:
             names.append(name + b"/")
             continue
@@ -127,9 +111,4 @@ def _encode_names(members: Sequence[Member]) -> tuple[list[bytes], bytes]:
 def _member(name: bytes, body: bytes, padding: bytes, *, zero: bytes = b"0") -> bytes:
     """Return a member that the format defines; its padding counts."""
     body += padding * (len(body) % 2)
-    return _header(name, len(body), zero, zero) + body
-
-
-def _header(name: bytes, size: int, mode: bytes, zero: bytes = b"0") -> bytes:
-    """Return a member header: time stamp, user and group are `zero` ("0", or blank for `//`)."""
-    return b"%-16s%-12s%-6s%-6s%-8s%-10d`\n" % (name, zero, zero, zero, mode, size)
+    return header(name, len(body), mode=zero, zero=zero) + body

@@ -11,9 +11,9 @@ from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
 from emitter.limits import COFF_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
+from emitter.splice.contents import Contents
 
 if TYPE_CHECKING:
-    from emitter.layout import Copy
     from emitter.model import ObjectModel, Section
     from emitter.targets._base import Target
 
@@ -40,16 +40,17 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
 
     `file_offset` is where that start will be in the output, not 0 in an archive: payloads are aligned in the output. In
     a COFF object visibility and sizes of symbols have no place. Raises LayoutError for what the format cannot hold: an
-    alignment above 8192, more than 65279 sections, 4 GiB and more.
+    alignment above 8192, more than 65279 sections, 4 GiB and more, and references between sections or windows on them,
+    which no model for COFF has.
     """
     facts = coff.facts_of(target)
+    if model.references or model.windows:
+        raise LayoutError("a COFF object cannot hold this", where=f"target {target.name}", expected="plain data")
     _check_sections(model)
     strings = coff.StringTable()
     position = coff.FILE_HEADER_SIZE + coff.SECTION_HEADER_SIZE * len(model.sections)
-    pieces: list[Piece] = []
-    copies: list[Copy] = []
+    contents = Contents()
     headers: list[coff.SectionHeader] = []
-    pack_offset = None
     for section in model.sections:
         position = _place(section, position + file_offset) - file_offset
         characteristics = _CHARACTERISTICS[section.kind] | coff.align_flag(max(section.alignment, 1))
@@ -57,14 +58,7 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
         pointer = position if section.size else 0
         name = _section_name(strings, section.name)
         headers.append(coff.SectionHeader(name, 0, 0, section.size, pointer, characteristics))
-        if section.data:
-            pieces.append(Piece(position, section.data))
-        pieces += (Piece(position + piece.offset, piece.data) for piece in section.pieces)
-        if section.tail:
-            pieces.append(Piece(position + section.size - len(section.tail), section.tail))
-        copies += (copy.moved(position) for copy in section.copies)
-        if section.holds_pack:
-            pack_offset = position
+        contents.add_section(section, position)
         position += section.size
 
     # Offsets and sizes of everything that holds payload are fixed.
@@ -92,7 +86,8 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
         facts.machine, len(headers), pointer_to_symbol_table=symbol_table, number_of_symbols=len(symbols)
     )
     head = Piece(0, header + b"".join(one.encode() for one in headers))
-    return FilePlan(size, [head, *pieces, Piece(symbol_table, b"".join(symbols) + strings.data())], copies, pack_offset)
+    tables = Piece(symbol_table, b"".join(symbols) + strings.data())
+    return FilePlan(size, [head, *contents.pieces, tables], contents.copies, contents.pack_offset)
 
 
 def _check_sections(model: ObjectModel) -> None:

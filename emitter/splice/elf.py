@@ -12,10 +12,10 @@ from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
 from emitter.limits import ELF32_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
+from emitter.splice.contents import Contents
 from emitter.splice.stub import read_stub
 
 if TYPE_CHECKING:
-    from emitter.layout import Copy
     from emitter.model import ObjectModel, Section
     from emitter.targets._base import Target
 
@@ -62,10 +62,8 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
     section_count = shstrtab + 1
 
     symbols = _Symbols(target, encoding, model)
-    pieces: list[Piece] = []
-    copies: list[Copy] = []
+    contents = Contents()
     headers = [elf.Shdr(0, elf.SHT_NULL, 0, 0, 0, 0, 0, 0, 0)]
-    pack_offset = None
     position = encoding.ehdr_size
 
     def add(
@@ -84,7 +82,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         row = elf.Shdr(names.add(name.encode()), sh_type, flags, 0, position, len(data), link, info, alignment, entsize)
         headers.append(row)
         if data:
-            pieces.append(Piece(position, data))
+            contents.pieces.append(Piece(position, data))
         position += len(data)
 
     for section in model.sections:
@@ -94,14 +92,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         position = _place(section, position + file_offset) - file_offset
         sh_name = names.add(section.name.encode())
         headers.append(elf.Shdr(sh_name, sh_type, sh_flags, 0, position, section.size, 0, 0, section.alignment))
-        if section.data:
-            pieces.append(Piece(position, section.data))
-        pieces += (Piece(position + piece.offset, piece.data) for piece in section.pieces)
-        if section.tail:
-            pieces.append(Piece(position + section.size - len(section.tail), section.tail))
-        copies += (copy.moved(position) for copy in section.copies)
-        if section.holds_pack:
-            pack_offset = position
+        contents.add_section(section, position)
         position += section.size
     # The gABI has no overlapping sections. Linkers and other tools take these, which are of no section that is linked:
     # GNU ld, lld and mold leave them out, strip and objcopy give each bytes of its own.
@@ -110,8 +101,8 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         sh_name = names.add(window.name.encode())
         row = elf.Shdr(sh_name, elf.SHT_PROGBITS, elf.SHF_EXCLUDE, 0, start, window.size, 0, 0, window.alignment)
         headers.append(row)
-    for name, sh_type, sh_flags, sh_addralign, sh_entsize, contents in kept:
-        add(name, contents, alignment=sh_addralign, sh_type=sh_type, flags=sh_flags, entsize=sh_entsize)
+    for name, sh_type, sh_flags, sh_addralign, sh_entsize, data in kept:
+        add(name, data, alignment=sh_addralign, sh_type=sh_type, flags=sh_flags, entsize=sh_entsize)
     # Offsets and sizes of everything that holds payload are fixed.
 
     is_rel = target.relocation_section == "rel"
@@ -155,7 +146,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
             actual=size,
             hint="split the package",
         )
-    pieces.append(Piece(e_shoff, b"".join(map(encoding.shdr, headers))))
+    contents.pieces.append(Piece(e_shoff, b"".join(map(encoding.shdr, headers))))
     ehdr = elf.Ehdr(
         elf.ET_REL,
         target.e_machine,
@@ -165,7 +156,7 @@ def plan_object(target: Target, stub: bytes, model: ObjectModel, *, file_offset:
         e_shstrndx=elf.SHN_XINDEX if far else shstrtab,
         ei_osabi=ei_osabi,
     )
-    return FilePlan(size, [Piece(0, encoding.ehdr(ehdr)), *pieces], copies, pack_offset)
+    return FilePlan(size, [Piece(0, encoding.ehdr(ehdr)), *contents.pieces], contents.copies, contents.pack_offset)
 
 
 def _place(section: Section, position: int) -> int:

@@ -14,8 +14,8 @@ from emitter import coff
 from emitter.errors import LayoutError, UsageError, shown
 from emitter.layout import FilePlan, Piece
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.splice.archive import Member
 from emitter.splice.archive_coff import MAX_MEMBERS, plan_archive
+from emitter.splice.member import Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

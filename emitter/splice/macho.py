@@ -12,11 +12,11 @@ from emitter.errors import LayoutError, shown
 from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
 from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.splice.contents import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emitter.layout import Copy
     from emitter.model import ObjectModel, Section
     from emitter.targets._base import MachO, Target
 
@@ -43,10 +43,10 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
 
     `file_offset` is where that start will be in the output, not 0 in an archive: payloads are aligned in the output.
     Raises LayoutError for an alignment above 2^15, a name above 16 bytes, more than 4 GiB, more than 255 sections,
-    protected symbols, and references between sections, which no model for Mach-O has.
+    protected symbols, and references between sections or windows on them, which no model for Mach-O has.
     """
     facts = target.macho
-    if facts is None or model.references:
+    if facts is None or model.references or model.windows:
         raise LayoutError("a Mach-O object cannot hold this", where=f"target {target.name}", expected="plain data")
     merged, addresses = _place(model)
 
@@ -72,22 +72,13 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
 
     # File layout is fixed.
     header = _header(facts, merged, fileoff, vmsize, (symoff, len(rows), stroff, len(strtab)))
-    pieces = [Piece(0, header)]
-    copies: list[Copy] = []
-    pack_offset = None
+    contents = Contents()
+    contents.pieces.append(Piece(0, header))
     for section, addr in zip(model.sections, addresses, strict=True):
-        at = fileoff + addr
-        if section.data:
-            pieces.append(Piece(at, section.data))
-        pieces += (Piece(at + piece.offset, piece.data) for piece in section.pieces)
-        if section.tail:
-            pieces.append(Piece(at + section.size - len(section.tail), section.tail))
-        copies += (copy.moved(at) for copy in section.copies)
-        if section.holds_pack:
-            pack_offset = at
-    pieces.sort(key=lambda piece: piece.offset)
-    pieces.append(Piece(symoff, macho.nlist(rows) + strtab))
-    return FilePlan(size, pieces, copies, pack_offset)
+        contents.add_section(section, fileoff + addr)
+    contents.pieces.sort(key=lambda piece: piece.offset)
+    contents.pieces.append(Piece(symoff, macho.nlist(rows) + strtab))
+    return FilePlan(size, contents.pieces, contents.copies, contents.pack_offset)
 
 
 def _section_name(section: Section) -> tuple[str, str]:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from emitter.errors import LayoutError
 from emitter.layout import BULK_ALIGNMENTS, FilePlan, Piece
+from emitter.limits import MAX_MEMBER_SIZE
 from emitter.pack.plan import plan_pack
-from emitter.splice.archive import MAX_MEMBER_SIZE, SYM64_THRESHOLD, Member, plan_archive
+from emitter.splice.archive import SYM64_THRESHOLD, plan_archive
 from emitter.splice.elf import plan_object
+from emitter.splice.member import Member
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
 from tests.elf_objects import TARGET_NAMES, package_of, run, write_pack_object

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from emitter.errors import LayoutError
 from emitter.layout import FilePlan, Piece
-from emitter.splice.archive import Member
 from emitter.splice.archive_bsd import plan_archive
+from emitter.splice.member import Member
 from tests.macho_files import TARGET_NAMES, emit, parse, run
 from tests.support import write_plan
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from emitter.errors import LayoutError
 from emitter.layout import FilePlan, Piece
-from emitter.splice.archive import Member
 from emitter.splice.archive_coff import MAX_MEMBERS, plan_archive
+from emitter.splice.member import Member
 from emitter.targets import load
 from tests.coff_files import every_target, plan_output
 from tests.elf_images import package_of, pattern, render

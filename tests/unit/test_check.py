@@ -19,8 +19,9 @@ from emitter.image.elf import plan_image
 from emitter.layout import FilePlan
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
-from emitter.splice.archive import Member, plan_archive
+from emitter.splice.archive import plan_archive
 from emitter.splice.elf import plan_object
+from emitter.splice.member import Member
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
 from tests.elf_images import TARGET_NAMES, PackSymbol, package_of, pattern, render, section_of, symbols_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from emitter import emit, llvm
 from emitter.errors import LayoutError
 from emitter.layout import BULK_ALIGNMENTS, Copy
-from emitter.model import ObjectModel, Section, Symbol
+from emitter.model import ObjectModel, Reference, Section, Symbol, Window
 from emitter.package import BufferSource, Extent
 from emitter.splice.coff import plan_object
 from emitter.styles import style_model
@@ -286,3 +286,14 @@ def test_object_that_no_program_holds_is_warned_of(size: int, tmp_path: Path) ->
 def test_target_of_another_format_is_refused() -> None:
     with pytest.raises(LayoutError, match="not a target of COFF and PE: expected coff, found elf"):
         plan_object(load("x86_64-linux-gnu"), ObjectModel([], []))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"references": [Reference(0, 0, 0)]}, {"windows": [Window("w", 0, 0, 8, 8)]}],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_other_formats_have_is_refused(more: dict[str, Any]) -> None:
+    model = ObjectModel([Section(".a", "rodata", 8, 8, data=bytes(8))], [], **more)
+    with pytest.raises(LayoutError, match="a COFF object cannot hold this"):
+        plan_object(load("x86_64-windows-msvc"), model)

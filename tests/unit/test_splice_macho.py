@@ -14,7 +14,7 @@ from emitter.errors import LayoutError
 from emitter.layout import Copy, bulk_alignment
 from emitter.llvm import emit_object
 from emitter.macho import packed_version
-from emitter.model import ObjectModel, Reference, Section, Symbol
+from emitter.model import ObjectModel, Reference, Section, Symbol, Window
 from emitter.package import BufferSource, Extent
 from emitter.splice.macho import plan_object
 from emitter.targets import load
@@ -198,6 +198,8 @@ def test_payload_is_aligned_in_memory_and_in_the_output(
 def test_references_and_too_many_sections_are_refused() -> None:
     with pytest.raises(LayoutError):
         sized(64, references=[Reference(0, 0, 0)])
+    with pytest.raises(LayoutError):
+        sized(64, windows=[Window("w", 0, 0, 8, 8)])
     many = [Section(f"__TEXT,__s{number}", "rodata", 8, 8, data=bytes(8)) for number in range(256)]
     target = load("arm64-apple-macos")
     with pytest.raises(LayoutError, match="255"):
