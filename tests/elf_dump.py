@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +31,7 @@ def _lines(elf: ELFFile) -> Iterator[str]:
         yield _fields("segment", segment.header)
     for number, section in enumerate(elf.iter_sections()):
         yield _fields(f"section {number} {section.name!r}", section.header)
-        if section["sh_type"] in ("SHT_SYMTAB", "SHT_DYNSYM"):
+        if isinstance(section, SymbolTableSection):
             for symbol in section.iter_symbols():
                 entry = symbol.entry
                 yield f"  symbol {symbol.name!r}: " + " ".join(
@@ -36,10 +39,10 @@ def _lines(elf: ELFFile) -> Iterator[str]:
                     for name, value in {**entry, **entry["st_info"], **entry["st_other"]}.items()
                     if name not in ("st_info", "st_other", "st_name")
                 )
-        elif section["sh_type"] == "SHT_DYNAMIC":
+        elif isinstance(section, DynamicSection):
             for tag in section.iter_tags():
                 yield f"  {tag.entry.d_tag}={tag.entry.d_val:#x}"
-        elif section["sh_type"] in ("SHT_REL", "SHT_RELA"):
+        elif isinstance(section, RelocationSection):
             for relocation in section.iter_relocations():
                 yield "  relocation " + " ".join(f"{k}={_text(v)}" for k, v in relocation.entry.items())
         elif section["sh_type"] not in ("SHT_NULL", "SHT_NOBITS"):
