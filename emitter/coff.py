@@ -28,7 +28,6 @@ __all__ = [
     "IMAGE_SYM_UNDEFINED",
     "MAX_ALIGNMENT",
     "MAX_SECTIONS",
-    "RELOCATION_SIZE",
     "SECTION_HEADER_SIZE",
     "SYMBOL_SIZE",
     "SectionHeader",
@@ -58,7 +57,6 @@ MAX_SECTIONS = 0xFEFF  # the numbers above are reserved
 FILE_HEADER_SIZE = 20
 SECTION_HEADER_SIZE = 40
 SYMBOL_SIZE = 18
-RELOCATION_SIZE = 10
 
 _SHORT_NAME = 8
 _LONGEST_DECIMAL = 9_999_999  # a section name "/1234567" refers to the string table
