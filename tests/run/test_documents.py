@@ -66,10 +66,20 @@ def run_blocks(document: str, folder: Path) -> int:
 
 @pytest.mark.parametrize(
     ("document", "least"),
-    [("guide.md", 35), ("inspect.md", 11), ("manifest.md", 3), ("python.md", 8), ("symbols.md", 6), ("verify.md", 9)],
+    [
+        ("guide.md", 35),
+        ("inspect.md", 11),
+        ("manifest.md", 3),
+        ("python.md", 8),
+        ("symbols.md", 6),
+        ("tvm.md", 12),
+        ("verify.md", 9),
+    ],
 )
 def test_every_block_runs(document: str, least: int, tmp_path: Path) -> None:
     require(*TOOLS)
+    if document == "tvm.md":
+        pytest.importorskip("tvm", reason="apache-tvm is not installed")
     assert run_blocks(f"docs/{document}", tmp_path) >= least
     # No block is written in a way that escapes the pattern.
     assert len(blocks_of(f"docs/{document}")) * 2 == (ROOT / "docs" / document).read_text().count("```")
@@ -183,6 +193,7 @@ DOCUMENTS = {
         "emitter a.npy -o a.so --target arm64 && emitter inspect --json --sizes --depth 1 a.so",
         "emitter inspect --json --sizes --depth 1 $(readlink -f $(command -v bash))",
         "head -c 1000 a.so > cut.so && (emitter inspect --json cut.so || test $? = 1)",
+        f"echo '{MODULES}' > t.json; emitter --symbols tvm --manifest t.json -o t.o && emitter inspect --json t.o",
         f"echo '{MODULES}' > m.json; emitter --manifest m.json -o m.pack && emitter inspect --json m.pack",
     ],
     "svg": ["emitter a.npy -o a.so --target arm64 && emitter inspect --json a.so --svg a.svg"],
