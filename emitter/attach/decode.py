@@ -40,8 +40,37 @@ def _x86_64(code: bytes, address: int, low: int, high: int, base: int) -> Iterat
     for match in pattern.finditer(code):
         at = match.start()
         end = address + at + 5 + _x86_immediate(code, at)
-        if low <= end + _LE32.unpack_from(code, at + 1)[0] < high:
+        if low <= end + _LE32.unpack_from(code, at + 1)[0] < high and _x86_reads(code, at):
             yield address + at
+
+
+# Opcodes of one byte that read memory, or take its address: arithmetic, tests and moves into a register, x87.
+_READS = frozenset(
+    {0x63, 0x69, 0x6B, 0x84, 0x85, 0x8A, 0x8B, *range(0xD8, 0xE0)}
+    | {high | low for high in range(0, 0x40, 8) for low in (2, 3)}
+    | {0x38, 0x39}
+)  # fmt: skip
+# Of others, which ones by the digit in the ModRM byte: comparisons, tests and divisions, calls and pushes.
+_READS_BY_REG = {0x80: {7}, 0x81: {7}, 0x83: {7}, 0xF6: {0, 1, 4, 5, 6, 7}, 0xF7: {0, 1, 4, 5, 6, 7}, 0xFF: {2, 4, 6}}
+# Behind 0F: what stores, sets, or has no such operand.
+_STORES_0F = frozenset({0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xD6, 0xE7, *range(0x90, 0xA0), *range(0x80, 0x90)})
+
+
+def _x86_reads(code: bytes, at: int) -> bool:
+    """Whether the opcode of an instruction that reads stands before the ModRM byte at `at`, not part of a constant."""
+    if at < 1:
+        return False
+    opcode = code[at - 1]
+    before = code[max(at - 6, 0) : at - 1].rjust(5, b"\0")
+    if before[-1] == 0x0F:
+        return opcode not in _STORES_0F
+    if before[-2] == 0x0F and before[-1] in (0x38, 0x3A):
+        return True
+    if before[-2] == 0xC5 or before[-3] == 0xC4 or before[-4] == 0x62:  # VEX, EVEX
+        return True
+    if opcode == 0x8D:  # LEA of an address is of 64 bits: with REX.W
+        return before[-1] & 0xF8 == 0x48
+    return opcode in _READS or code[at] >> 3 & 7 in _READS_BY_REG.get(opcode, ())
 
 
 # Opcodes before the ModRM byte whose instruction ends with an immediate of 1 byte; those of one byte and those behind

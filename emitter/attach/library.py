@@ -21,6 +21,7 @@ __all__ = ["Library", "Stub"]
 
 _EHDR_IDENT = 16
 _PN_XNUM = 0xFFFF
+_MAX_ALIGNMENT = 1 << 30  # of a segment; far above any page
 _DF_1_PIE = 0x08000000
 _PT_INTERP = 3
 _DT_FLAGS_1 = elf.DT_FLAGS_1
@@ -225,8 +226,16 @@ class Library:
         if not self.loads or starts != sorted(starts) or any(a > b for a, b in zip(ends, starts[1:], strict=False)):
             raise self.broken("PT_LOAD segments", f"addresses {', '.join(map(hex, starts))}")
         for load in self.loads:
-            if load.p_align & load.p_align - 1 or load.p_memsz < load.p_filesz:
-                raise self.broken("PT_LOAD segments", f"p_align {load.p_align:#x}, p_memsz {load.p_memsz:#x}")
+            aligned = not load.p_align & load.p_align - 1 and load.p_align <= _MAX_ALIGNMENT
+            if (
+                not aligned
+                or load.p_memsz < load.p_filesz
+                or load.p_vaddr + load.p_memsz >> self.target.pointer_width - 1
+            ):
+                raise self.broken(
+                    "PT_LOAD segments",
+                    f"p_vaddr {load.p_vaddr:#x}, p_memsz {load.p_memsz:#x}, p_align {load.p_align:#x}",
+                )
 
     def _dynamic(self) -> dict[int, int]:
         found: dict[int, int] = {}

@@ -34,6 +34,8 @@ _GOT_BASES = {3: 0, 22: 0, 21: 0x8000}  # e_machine -> from the section to what 
 _COPY = {62: 5, 183: 1024, 243: 4, 40: 20, 3: 5, 22: 9, 21: 19}
 _RELATIVE = {62: 8, 183: 1027, 243: 3, 40: 23, 3: 8, 22: 12, 21: 22}
 
+_MARGIN = 8  # bytes
+
 _HINT = (
     "read the payload through its descriptor, or through the symbol as a default-visibility symbol of another library; "
     "-Bsymbolic, hidden declarations and link-time optimisation make a reference direct: docs/attach.md"
@@ -46,8 +48,9 @@ def check_references(library: Library, stub: Stub, names: Collection[bytes]) -> 
     `names` are the symbols whose values will be the payload's. Raises FormatError for relocations that are damaged, and
     UsageError for such as cannot be read (packed for Android).
     """
-    low = stub.placeholder
-    high = low + len(PLACEHOLDER)
+    first = stub.placeholder + PLACEHOLDER_AT  # where the symbols stand
+    # A little less than the section: of an instruction that reads what is beside it, the end may be misjudged.
+    low, high = stub.placeholder + _MARGIN, stub.placeholder + len(PLACEHOLDER) - _MARGIN
     symbols = _dynamic_symbols(library)
     for name, sym in symbols:
         inside = low <= sym.st_value < high and sym.st_shndx != elf.SHN_UNDEF
@@ -67,7 +70,7 @@ def check_references(library: Library, stub: Stub, names: Collection[bytes]) -> 
         if symbol >= len(symbols):
             raise library.broken("relocations", f"symbol {symbol} of {len(symbols)}")
         name, sym = symbols[symbol]
-        ours = name in names and sym.st_value == low + PLACEHOLDER_AT
+        ours = name in names and sym.st_value == first
         if ours and r_type != copy:
             continue
         value = addend if r_type == relative or not symbol else sym.st_value + addend

@@ -154,7 +154,8 @@ def _check_symbols(  # noqa: PLR0917 - what the symbols of one name must be
             if table.sh_type == _SHT_DYNSYM and name in wanted:
                 seen.add(name)
                 expect(f"(st_value, st_size) of {text(name)}", (sym.st_value, sym.st_size), wanted[name])
-                expect(f"section of {text(name)}", sections[sym.st_shndx][0], b".emitter")
+                numbers = [number for number, (title, _) in enumerate(sections) if title == b".emitter"]
+                expect(f"st_shndx of {text(name)}", sym.st_shndx, numbers[0])
                 expect(f"st_other of {text(name)}", sym.st_other & 3, _PROTECTED)
         if table.sh_type == _SHT_DYNSYM:
             expect("exported symbols of the payload", sorted(seen), sorted(wanted))
