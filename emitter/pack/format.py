@@ -367,8 +367,12 @@ def version_key(text: str) -> tuple[tuple[int, str], ...]:
 
 def is_sidecar_name(name: str) -> bool:
     """Whether `name` is a name in the folder of the file that says it, on every system, and leads nowhere else."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:  # a file name need not be UTF-8, and the text of a pack is
+        return False
     return (
-        0 < len(name.encode(errors="surrogatepass")) <= MAX_NAME_BYTES
+        0 < size <= MAX_NAME_BYTES
         and name not in {".", ".."}
         and not any(character in name for character in (*SIDECAR_NAME_FORBIDDEN, "\0"))
     )

@@ -115,7 +115,7 @@ def plan_index(
         raise LayoutError(
             "not the name of a file beside the library",
             where=shown(sidecar),
-            expected="a file name without / \\ : and NUL",
+            expected="a file name of UTF-8 without / \\ : and NUL",
             hint="give another one with --sidecar-name",
         )
     return _plan(package, byte_order, alignment, same_as, 1, (sidecar, fmt.PINNED if pinned else 0))

@@ -286,8 +286,9 @@ def test_the_name_is_the_librarys_or_chosen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x.pack", "a/b", "/x", "a\\b", "c:x", ".", "..", "a\0b", "x" * 65536, "\ud800"])
 def test_a_name_that_leads_elsewhere_is_not_written(name: str, tmp_path: Path) -> None:
-    with pytest.raises(LayoutError, match=r"not the name of a file beside the library|not valid UTF-8"):
+    with pytest.raises(LayoutError, match="not the name of a file beside the library") as caught:
         write(tmp_path, sidecar_name=name)
+    assert caught.value.hint == "give another one with --sidecar-name"
     assert os.listdir(tmp_path) == []
 
 
