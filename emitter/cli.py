@@ -320,7 +320,7 @@ def _plan(arguments: list[str]) -> int:
         None,
     )
     options = parser.parse_args(arguments)
-    if not options.inputs:
+    if not options.inputs and not options.manifest:
         raise UsageError("no input", hint="name at least one file; see emitter plan --help")
     from emitter.options import Options
     from emitter.plan_report import fits, forecast, plan_json, plan_text

@@ -257,6 +257,13 @@ def test_pages_are_those_of_the_segments(
     assert said["page_size"] == page_size
 
 
+def test_a_manifest_is_input_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sparse(folder / "w", 10)
+    (folder / "m.toml").write_text('schema = "emitter.manifest/1"\n[[tensors]]\nname = "t"\nraw = "w"\n')
+    (said,) = plan(capsys, "--manifest", "m.toml", "--target", "x86_64-linux-gnu", "-o", "x.so")["outputs"]
+    assert (said["format"], said["payload_size"]) == ("library", 10)
+
+
 def test_two_outputs_in_one_file_are_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blob = sparse(folder / "w", 10)
     targets = ["--target", "x86_64-linux-gnu", "--target", "amd64", "-o", "{triple}.so"]
