@@ -108,9 +108,7 @@ def compile_ir(folder: Path, target: str, *flags: str, way_b: bool = False, name
     output = folder / name
     kind = ["-S"] if name.endswith(".ll") else ["-c"]
     command = ["clang", f"--target={CLANG[target]}", "-O1", "-ffreestanding", *pic, "-emit-llvm", *kind, *defines]
-    done = subprocess.run(
-        [*command, *flags, SOURCE, "-o", str(output)], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([*command, *flags, SOURCE, "-o", str(output)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return output
 

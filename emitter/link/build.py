@@ -44,12 +44,15 @@ def build(
         raise TypeError(msg)
     OutputFile(job.path, 0, DATA_MODE, sources)  # refuses what must not be replaced, before the work
     folder = stack.enter_context(work_folder(job.path))
-    data = os.path.join(folder, "constants.o")
+    # DLLs and signatures take their name from that of the linker's output; the other files have other names.
+    name = os.path.basename(job.path)
+    prefix = "b" if name.startswith("a") else "a"
+    data = os.path.join(folder, f"{prefix}-constants.o")
     crcs = _write(data, job.plan, None if code.attached else pack, progress)
     # Elsewhere than in ELF the descriptor stands behind the pack, in its section: what was linked is checked then.
     if not code.attached and not (code.wants.descriptor and target.object_format != "elf"):
         _check_object(data, job, pack)
-    linked = os.path.join(folder, "linked")
+    linked = os.path.join(folder, name)
     _link(job, code, target, folder, data, linked)
     if code.attached:
         return _attach(job, stack, sources, linked, pack, progress=progress, say=say)
@@ -90,7 +93,7 @@ def _link(  # noqa: PLR0917 - what one link is of
 
     objects = []
     for number, one in enumerate(code.objects):
-        path = os.path.join(folder, f"code{number or ''}.o")
+        path = f"{data.removesuffix('constants.o')}code{number or ''}.o"
         with open(path, "xb") as file:
             file.write(one.data)
         objects.append(path)

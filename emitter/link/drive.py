@@ -97,7 +97,8 @@ def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
     script = request.version_script
     if script is None:
         names = [*request.exports, *request.data]
-        script = _write(request, "exports.map", f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n")
+        listed = " ".join(f'"{name}";' for name in names)  # quoted, no character has a meaning
+        script = _write(request, "exports.map", f"{{ global: {listed} local: *; }};\n")
     page = f"max-page-size={target.max_page_size}"
     arguments = ["-shared", "-o", request.output, "-soname", request.name, f"--version-script={script}"]
     arguments += ["-z", "noexecstack", "-z", "relro", "-z", "now", "-z", page, "--hash-style=both", "--build-id=sha1"]
@@ -131,7 +132,8 @@ def _link(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     facts = target.coff
     if facts is None or request.relocatable:
         raise _no_objects(target)
-    arguments = ["/nologo", "/dll", "/noentry", "/nodefaultlib", "/Brepro", f"/machine:{_MACHINES[facts.machine]}"]
+    # Pages of the file are then pages in memory, which are mapped and not read.
+    arguments = ["/nologo", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/filealign:4096", f"/machine:{_MACHINES[facts.machine]}"]
     arguments += [f"/out:{request.output}", f"/implib:{os.path.join(request.folder, 'unused.lib')}"]
     arguments += ["/nxcompat", "/dynamicbase"] + (["/highentropyva"] if target.pointer_width == 64 else [])
     arguments += [f"/export:{name}" for name in request.exports] + [f"/export:{name},DATA" for name in request.data]
@@ -146,6 +148,7 @@ def _gnu_pe(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     lines = [f"  {name}" for name in request.exports] + [f"  {name} DATA" for name in request.data]
     definition = _write(request, "exports.def", "\n".join(["EXPORTS", *lines]) + "\n")
     arguments = ["-shared", "-o", request.output, "--no-insert-timestamp", "--dynamicbase", "--nxcompat"]
+    arguments += ["--file-alignment", "4096"]
     arguments += ["--high-entropy-va"] if target.pointer_width == 64 else []
     arguments += ["-e", "0", "--subsystem", "windows", definition]
     if request.undefined:

@@ -279,7 +279,7 @@ def _archive(target: Target, path: str, model: ObjectModel, objects: Sequence[Co
     from emitter.writers import plan_members
 
     def planned(data: bytes) -> Callable[[int], FilePlan]:
-        return lambda offset: FilePlan(len(data), [Piece(offset, data)], ())
+        return lambda _offset: FilePlan(len(data), [Piece(0, data)], ())
 
     others = [(f"code{n or ''}", sorted(one.defined), planned(one.data)) for n, one in enumerate(objects)]
     return plan_members(target, path, model, others)
