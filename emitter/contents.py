@@ -7,6 +7,7 @@ import os
 from emitter.errors import LoadError, UsageError, shown
 from emitter.inputs import is_input
 from emitter.inputs.pack import read_at
+from emitter.interop.tvm_wire import LIBRARY_BIN
 from emitter.package import FileSource, Package
 from emitter.records import TYPE_CHECKING
 from emitter.values import path_text
@@ -59,6 +60,11 @@ def package_of(path: str | os.PathLike[str], number: int | None = None) -> Packa
         if contents.model_version and package.model_version not in ("", contents.model_version):
             raise _several(name, "the model version")
         package.model_version = contents.model_version or package.model_version
+    if number is None and [tensor.name for tensor in package.tensors] == [LIBRARY_BIN]:
+        # A library that was written for TVM: what counts is in that tensor.
+        from emitter.interop.tvm_package import package_of_tvm
+
+        return package_of_tvm(name) or package
     return package
 
 

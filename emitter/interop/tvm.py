@@ -10,17 +10,20 @@ from __future__ import annotations
 import os
 
 from emitter import targets
-from emitter.errors import TargetError, shown
+from emitter.dtypes import UINT, DType
+from emitter.errors import TargetError, UsageError, shown
 from emitter.layout import Copy
 from emitter.package import BufferSource, Extent
 from emitter.records import TYPE_CHECKING
 from emitter.values import path_text
+from emitter.writing import output_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
     from emitter.interop.tvm_wire import Wire
+    from emitter.options import Format
     from emitter.package import Package, Source
     from emitter.targets._base import Target
 
@@ -34,18 +37,28 @@ def emit_library_bin(
     target: str = "native",
     system_lib_prefix: str | None = None,
 ) -> str:
-    """Write the modules and tensors of `package` as an object for TVM's runtime; return its path.
+    """Write the modules and tensors of `package` for TVM's runtime; return the path.
 
-    What the modules become is said in docs/tvm.md. With `system_lib_prefix`, which may be empty, the symbol is
+    The output is an object, an archive, or a shared library that needs no linker and has no code; its suffix says
+    which. What the modules become is said in docs/tvm.md. With `system_lib_prefix`, which may be empty, the symbol is
     `<prefix>__tvm_ffi__library_bin`, and a constructor registers it with TVMFFIEnvModRegisterSystemLibSymbol: for
     programs that TVM and the model are linked into, found by `tvm_ffi.system_lib(prefix)`. The constructor is code, so
     llvmlite is needed. Raises EmitterError, and leaves nothing half done.
     """
     from emitter.interop.tvm_wire import plan_wire
+    from emitter.options import output_format
 
     path = path_text(output)
     resolved = targets.resolve(target).target
-    _write(path, resolved, plan_wire(package), system_lib_prefix, package.sources)
+    format_ = output_format(path, None, resolved)
+    if format_ == "pack" or (system_lib_prefix is not None and format_ != "object"):
+        expected = "an object" if system_lib_prefix is not None else "an object, an archive or a library"
+        raise UsageError("TVM cannot be given this", where=path, expected=expected, actual=f"a {format_}")
+    wire = plan_wire(package)
+    if format_ == "library":
+        _write_library(path, target, wire, package.sources)
+    else:
+        _write(path, resolved, wire, system_lib_prefix, package.sources, format_)
     return path
 
 
@@ -75,7 +88,14 @@ def _wire_of(copy: Copy) -> Wire:
     return Wire(copy.size, (), (copy,))
 
 
-def _write(path: str, target: Target, wire: Wire, prefix: str | None, inputs: Iterable[Source]) -> None:
+def _write(  # noqa: PLR0917 - six facts about one output
+    path: str,
+    target: Target,
+    wire: Wire,
+    prefix: str | None,
+    inputs: Iterable[Source],
+    format_: Format = "object",
+) -> None:
     from emitter.output import open_output
     from emitter.transfer import write_plan
 
@@ -87,14 +107,47 @@ def _write(path: str, target: Target, wire: Wire, prefix: str | None, inputs: It
         from emitter.interop.tvm_object import wire_model
         from emitter.writers import plan_linkable
 
-        plan = plan_linkable(target, "object", path, wire_model(target, wire))
+        plan = plan_linkable(target, format_, path, wire_model(target, wire))
     with open_output(path, plan.size, inputs=inputs) as out:
         write_plan(out.fd, plan, None)
         if prefix is None:
             from emitter.check import check
 
-            check(out.fd, "object", target, plan, None, None)
+            check(out.fd, format_, target, plan, None, None)
         out.commit()
+
+
+def _write_library(path: str, target: str, wire: Wire, inputs: Iterable[Source]) -> None:
+    """Write a library without a linker: its pack holds one tensor, which is the modules, with a symbol of its own.
+
+    The modules are written to a file beside it first, since a tensor has its bytes in one place.
+    """
+    from tempfile import TemporaryDirectory
+
+    from emitter.driver import emit
+    from emitter.interop.tvm_object import ALIGNMENT
+    from emitter.interop.tvm_wire import LIBRARY_BIN
+    from emitter.layout import FilePlan
+    from emitter.output import open_output
+    from emitter.package import FileSource, Package, Tensor
+    from emitter.transfer import write_plan
+
+    try:
+        folder = TemporaryDirectory(prefix=".emitter-", dir=os.path.dirname(os.path.abspath(path)))
+    except OSError as error:
+        raise output_error(error, path) from error
+    with folder as beside:
+        file = os.path.join(beside, LIBRARY_BIN)
+        with open_output(file, wire.size, inputs=inputs) as out:
+            write_plan(out.fd, FilePlan(wire.size, wire.pieces, wire.copies), None)
+            out.commit()
+        package = Package()
+        for one in inputs:
+            if isinstance(one, FileSource):
+                package.note_file(one)  # which the output must not be
+        source = FileSource.of(file)
+        package.add(Tensor(LIBRARY_BIN, DType(UINT, 8), (wire.size,), Extent(source, 0, wire.size), ALIGNMENT))
+        emit(package, path, target=target, tensor_symbols=True, symbol_prefix="")
 
 
 def _target_of(mod: Any) -> Target:

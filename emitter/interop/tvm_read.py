@@ -24,7 +24,7 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emitter.inspect.report import Report, Symbol, TensorEntry
+    from emitter.inspect.report import Report, Section, Segment, Symbol, TensorEntry
     from emitter.inspect.view import View
 
 __all__ = ["Constant", "Constants", "TvmLibrary", "TvmModule", "find_libraries", "read_library"]
@@ -111,26 +111,28 @@ class TvmLibrary(NamedTuple):
 def find_libraries(view: View, report: Report) -> list[TvmLibrary]:
     """Return what TVM has put into the object file that `report` describes; where it is broken, `error` says so."""
     found: dict[int, TvmLibrary] = {}
-    sections = {section.number: section for section in report.sections}
     for symbol in _symbols(report):
         name = next(name for name in _SYMBOLS if symbol.name.endswith(name))
-        section = None if symbol.section is None else sections.get(symbol.section)
-        if section is not None:
-            offset = section.offset + symbol.value - section.address
-            end = section.offset + section.file_size
-        else:
-            segment = next(
-                (one for one in report.segments if one.loaded and 0 <= symbol.value - one.address < one.file_size), None
-            )
-            if segment is None:
-                continue
-            offset = segment.offset + symbol.value - segment.address
-            end = segment.offset + segment.file_size
+        holder = _holder(report, symbol)
+        if holder is None:
+            continue
+        offset = holder.offset + symbol.value - holder.address
+        end = holder.offset + holder.file_size
         if symbol.size:
             end = min(end, offset + symbol.size)
         if offset not in found:
             found[offset] = read_library(view, offset, end, symbol.name, old=_SYMBOLS[name])
     return list(found.values())
+
+
+def _holder(report: Report, symbol: Symbol) -> Section | Segment | None:
+    """Return the section that a symbol points into, or the segment where there are no sections."""
+    if symbol.section is not None:
+        for section in report.sections:
+            if section.number == symbol.section:
+                return section
+    holders: list[Section | Segment] = [*report.sections, *(one for one in report.segments if one.loaded)]
+    return next((one for one in holders if 0 <= symbol.value - one.address < one.file_size), None)
 
 
 def _symbols(report: Report) -> Iterator[Symbol]:

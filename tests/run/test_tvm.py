@@ -77,6 +77,17 @@ def test_constants_of_every_type_come_back_equal(tmp_path: Path) -> None:
         assert (values.dtype.name, values.shape, values.tobytes()) == (name, (2, 2), data[name])
 
 
+def test_a_library_without_a_linker_opens(tmp_path: Path) -> None:
+    package = Package()
+    for name, array in CONSTANTS.items():
+        package.add_tensor(name, array)
+    emit_library_bin(package, tmp_path / "constants.so", target="x86_64-linux-gnu")
+    found = constants_of(tvm.runtime.load_module(str(tmp_path / "constants.so")))
+    assert {name: values_of(one).tobytes() for name, one in found.items()} == {
+        name: array.tobytes() for name, array in CONSTANTS.items()
+    }
+
+
 def test_a_tree_opens_beside_what_tvm_compiled(tmp_path: Path) -> None:
     compile_host().write_to_file(str(tmp_path / "host.o"))
     inner_payload = save_bytes(const_loader({"inner": np.ones(2, np.float32)}, {}))

@@ -16,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import emitter
+from emitter.contents import package_of
 from emitter.dtypes import TABLE, DType
 from emitter.errors import EmitterError, InputError, UsageError
 from emitter.extract import extract
 from emitter.inspect import open_file
 from emitter.inspect.view import View
 from emitter.interop.tvm import emit_library_bin
+from emitter.interop.tvm_package import package_of_tvm
 from emitter.interop.tvm_read import find_libraries, read_library
 from emitter.interop.tvm_wire import plan_wire
 from emitter.layout import FilePlan
@@ -152,6 +154,49 @@ def test_a_constructor_registers_the_symbol(tmp_path: Path, target_name: str) ->
     assert undefined - {"_GLOBAL_OFFSET_TABLE_", ".TOC."} == {"TVMFFIEnvModRegisterSystemLibSymbol"}
     has_note = ".note.gnu.property" in said.stdout
     assert has_note == bool(load(target_name).properties)
+
+
+LIBRARIES = {
+    "x86_64-linux-gnu": "lib.so",
+    "s390x-linux-gnu": "lib.so",
+    "armv7-linux-gnueabihf": "lib.so",
+    "arm64-apple-macos": "lib.dylib",
+    "x86_64-windows-msvc": "lib.dll",
+    "i686-windows-gnu": "lib.dll",
+}
+
+
+@pytest.mark.parametrize("target_name", list(LIBRARIES))
+def test_a_library_needs_no_linker(tmp_path: Path, target_name: str) -> None:
+    path = tmp_path / LIBRARIES[target_name]
+    emit_library_bin(five_modules(), path, target=target_name)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    view, library = library_of(path)
+    assert library.error is None
+    assert view.read(library.offset, library.size, "the modules") == five_bytes()
+    assert library.offset % 64 == 0
+    exports = run("llvm-readobj", "--dyn-syms", "--coff-exports", "--syms", str(path)).stdout
+    assert SYMBOL in exports
+    assert [one.name for one in package_of(path).tensors] == ["w", "half"]
+    assert [one.name for one in package_of(path, 0).tensors] == [SYMBOL]
+
+
+def test_a_stripped_library_without_sections_is_read(tmp_path: Path) -> None:
+    emit_library_bin(five_modules(), tmp_path / "lib.so", target="aarch64-linux-gnu")
+    data = bytearray((tmp_path / "lib.so").read_bytes())
+    struct.pack_into("<Q", data, 40, 0)  # e_shoff
+    struct.pack_into("<2H", data, 60, 0, 0)  # e_shnum, e_shstrndx
+    (tmp_path / "bare.so").write_bytes(data)
+    _, library = library_of(tmp_path / "bare.so")
+    assert (library.error, len(library.modules)) == (None, 5)
+
+
+@pytest.mark.parametrize("output", ["x.pack", "x.so", "x.a"])
+def test_a_system_library_is_an_object(tmp_path: Path, output: str) -> None:
+    with pytest.raises(UsageError, match="TVM cannot be given this"):
+        emit_library_bin(five_modules(), tmp_path / output, target="x86_64-linux-gnu", system_lib_prefix="")
+    with pytest.raises(UsageError, match="TVM cannot be given this"):
+        emit_library_bin(five_modules(), tmp_path / "x.pack", target="x86_64-linux-gnu")
 
 
 def test_tensors_alone_are_the_root_above_the_library(tmp_path: Path) -> None:
@@ -488,6 +533,32 @@ def test_what_is_broken_is_said(change: Callable[[bytes], bytes], message: str) 
     library = read_bytes(change(five_bytes()))
     assert message in str(library.error or "")
     assert (library.error is None) == (not message)
+
+
+@pytest.mark.parametrize("file", ["x.so", "x.dylib", "x.dll", "x.o", "x.obj"])
+def test_mutated_files_are_read_or_refused(tmp_path: Path, file: str) -> None:
+    from random import Random
+
+    target = {".so": "riscv64-linux-gnu", ".dylib": "arm64-apple-macos", ".o": "s390x-linux-gnu"}
+    path = tmp_path / file
+    emit_library_bin(five_modules(), path, target=target.get(path.suffix, "x86_64-windows-msvc"))
+    whole = path.read_bytes()
+    random = Random(file)
+    read = 0
+    for _ in range(250):
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 1, 2, 8))):
+            at = random.randrange(len(data))
+            data[at] = random.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << random.randrange(8)))
+        (tmp_path / "mutated").write_bytes(data[: random.choice((len(data), len(data), random.randrange(len(data))))])
+        try:
+            package = package_of_tvm(str(tmp_path / "mutated"))
+        except EmitterError:
+            continue
+        for tensor in package.tensors if package else ():
+            assert tensor.extent.offset + tensor.extent.length <= len(data)
+        read += package is not None
+    assert read > 20
 
 
 def test_a_broken_library_is_a_fault_and_no_package(tmp_path: Path) -> None:
