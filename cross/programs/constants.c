@@ -6,8 +6,8 @@
  *     ./constants lazily ./libm.so sm=87 tensorrt=10.3.0
  *     ./constants eagerly ./libm.so sm=87 tensorrt=10.3.0
  *
- * With -DHEADER='"m.h"' -DNAME=m the pack is linked with the program, and no path is given. What stands between the two lines is
- * what a code generator writes; the rest serves every one of them. */
+ * With -DHEADER='"m.h"' -DNAME=m the pack is linked with the program, and no path is given; there need not be an operating system then.
+ * What stands between the two lines is what a code generator writes; the rest serves every one of them. */
 
 #ifndef HEADER
 #define EMITTER_LIBRARY
@@ -181,7 +181,7 @@ static int run(const emitter_reader *reader, int eager, const emitter_fact *plac
         printf("%s\n", why);
         return 1;
     }
-    printf("infer %.1f\n", infer());
+    printf("infer %ld\n", (long)infer());
     /* Constants that several functions take are the same memory, that of the file. */
     printf("shared %d\n", infer_constants[1].data == infer_constants[2].data && infer_constants[1].data == plan_constants[0].data
                               && infer_constants[0].data == plan_constants[1].data
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
     emitter_reader reader;
-    first = 2;
+    first = argc < 2 ? argc : 2; /* without an operating system there are no arguments */
 #else
     emitter_library library;
     char message[512];

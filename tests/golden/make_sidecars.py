@@ -35,6 +35,8 @@ def golden_package() -> Package:
     package = Package(metadata={"licence": "0BSD"}, model_version="v1")
     package.add_tensor("weight", numpy.arange(6, dtype="float32").reshape(2, 3))
     package.add_tensor("bias", numpy.array([1, -2], "int16"), metadata={"unit": "V"})
+    package.add_module("engine", "tensorrt", b"an engine", requires={"sm": "87"}, functions={"infer": ["weight"]})
+    package.add_alternative("engine", "graph", b"a graph", schema_version=2)
     return package
 
 

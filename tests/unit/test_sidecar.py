@@ -520,6 +520,8 @@ def test_golden_sidecars_load_for_ever(stored: str) -> None:
         assert opened.tensor("bias").metadata == {"unit": "V"}
         assert (opened.metadata, opened.model_version) == ({"licence": "0BSD"}, "v1")
         assert opened.packs[0].sidecar == "weights.pack"
+        modules = [[bytes(one.bytes()) for one in module.alternatives] for module in opened.modules]
+        assert modules == ([] if stored.startswith("v0.1") else [[b"an engine", b"a graph"]])
 
 
 @pytest.mark.parametrize("order", ORDERS)
