@@ -9,6 +9,7 @@ from emitter import targets
 from emitter.checksum import crc32c
 from emitter.image.elf import plan_image
 from emitter.layout import BUILD_ID_SIZE
+from emitter.model import TensorSymbol
 from emitter.pack.plan import plan_pack
 from emitter.package import BufferSource, Package
 
@@ -28,14 +29,6 @@ TARGET_NAMES = tuple(
 )
 
 
-class PackSymbol(NamedTuple):
-    """A symbol into the pack, as `plan_image` takes it."""
-
-    name: str
-    offset: int
-    size: int
-
-
 class Image(NamedTuple):
     """A library that was written, and what it was made from. `payloads` are the tensors' bytes by name."""
 
@@ -43,7 +36,7 @@ class Image(NamedTuple):
     target: Target
     plan: FilePlan
     pack: PackPlan
-    symbols: Sequence[PackSymbol]
+    symbols: Sequence[TensorSymbol]
     payloads: dict[str, bytes]
 
 
@@ -68,10 +61,10 @@ def section_of(elffile: ELFFile, name: str) -> Any:
     return section
 
 
-def symbols_of(pack: PackPlan, prefix: str) -> list[PackSymbol]:
+def symbols_of(pack: PackPlan, prefix: str) -> list[TensorSymbol]:
     """Return one symbol for each tensor."""
     return [
-        PackSymbol(f"{prefix}{name}", pack.payloads[number].offset, pack.payloads[number].size)
+        TensorSymbol(f"{prefix}{name}", name, pack.payloads[number].offset, pack.payloads[number].size)
         for name, number in pack.index_of.items()
     ]
 

@@ -19,21 +19,11 @@ from emitter.sections import FATBIN_SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
 
     from emitter.elf import Encoding
+    from emitter.model import TensorSymbol
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Target
-
-    class PackSymbol(Protocol):
-        """A symbol for `size` bytes at `offset` in the pack."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def offset(self) -> int: ...
-        @property
-        def size(self) -> int: ...
 
 
 __all__ = ["KEPT_ALIGNMENT", "PACK_SECTION", "plan_image"]
@@ -87,7 +77,7 @@ class _Section:
 
 
 def plan_image(
-    target: Target, pack: PackPlan, *, name: str, soname: str, symbols: Sequence[PackSymbol] = ()
+    target: Target, pack: PackPlan, *, name: str, soname: str, symbols: Sequence[TensorSymbol] = ()
 ) -> FilePlan:
     """Return the plan of a shared library that holds `pack` and nothing else.
 

@@ -22,18 +22,10 @@ from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
 
+    from emitter.model import TensorSymbol
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import MachO, Target
-
-    class PackSymbol(Protocol):
-        """A symbol at `offset` in the pack."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def offset(self) -> int: ...
 
 
 __all__ = ["PACK_SECTION", "PACK_SEGMENT", "SEGMENT_ALIGNMENT", "plan_image"]
@@ -62,7 +54,7 @@ _SIZE_WORD = 8
 
 
 def plan_image(
-    target: Target, pack: PackPlan, *, name: str, install_name: str, symbols: Sequence[PackSymbol] = ()
+    target: Target, pack: PackPlan, *, name: str, install_name: str, symbols: Sequence[TensorSymbol] = ()
 ) -> FilePlan:
     """Return the plan of a shared library that holds `pack` and nothing else.
 

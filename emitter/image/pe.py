@@ -20,18 +20,10 @@ from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
 
+    from emitter.model import TensorSymbol
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Coff, Target
-
-    class PackSymbol(Protocol):
-        """A symbol for `size` bytes at `offset` in the pack."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def offset(self) -> int: ...
 
 
 __all__ = ["MAX_EXPORTS", "PACK_SECTION", "plan_image"]
@@ -60,7 +52,7 @@ _EXPORT_DIRECTORY = struct.Struct("<2I2H7I")
 
 
 def plan_image(
-    target: Target, pack: PackPlan, *, name: str, dll_name: str, symbols: Sequence[PackSymbol] = ()
+    target: Target, pack: PackPlan, *, name: str, dll_name: str, symbols: Sequence[TensorSymbol] = ()
 ) -> FilePlan:
     """Return the plan of a DLL that holds `pack` and nothing else.
 

@@ -17,6 +17,7 @@ from emitter.checksum import crc32c
 from emitter.errors import OutputError
 from emitter.image.elf import plan_image
 from emitter.layout import FilePlan
+from emitter.model import TensorSymbol
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
 from emitter.splice.archive import plan_archive
@@ -24,7 +25,7 @@ from emitter.splice.elf import plan_object
 from emitter.splice.member import Member
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
-from tests.elf_images import TARGET_NAMES, PackSymbol, package_of, pattern, render, section_of, symbols_of
+from tests.elf_images import TARGET_NAMES, package_of, pattern, render, section_of, symbols_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -298,7 +299,7 @@ def test_payload_is_not_read(tmp_path: Path) -> None:
 def test_many_symbols_are_sampled(tmp_path: Path) -> None:
     target = load("s390x-linux-gnu")
     pack = plan_pack(package_of({"a": pattern(64)}), "big")
-    symbols = [PackSymbol(f"model_t_{number}", pack.payload_start, 64) for number in range(5000)]
+    symbols = [TensorSymbol(f"model_t_{number}", "", pack.payload_start, 64) for number in range(5000)]
     plan = plan_image(target, pack, name="model", soname="libmodel.so", symbols=symbols)
     path = tmp_path / "libmodel.so"
     path.write_bytes(render(plan, pack))

@@ -17,12 +17,12 @@ from emitter.checksum import crc32c
 from emitter.errors import LayoutError
 from emitter.image.elf import KEPT_ALIGNMENT, plan_image
 from emitter.layout import BUILD_ID_SIZE, bulk_alignment
+from emitter.model import TensorSymbol
 from emitter.pack.plan import plan_pack
 from emitter.package import Extent, FileSource, Package, Tensor
 from emitter.targets import load
 from tests.elf_images import (
     TARGET_NAMES,
-    PackSymbol,
     package_of,
     pattern,
     render,
@@ -298,7 +298,7 @@ def test_symbol_counts(count: int, tmp_path: Path) -> None:
     target = load("aarch64-linux-gnu")
     pack = plan_pack(package_of({"a": pattern(64)}), "little")
     symbols = [
-        PackSymbol(f"model_t_layers_{number}_weight", pack.payload_start, number % 65) for number in range(count)
+        TensorSymbol(f"model_t_layers_{number}_weight", "", pack.payload_start, number % 65) for number in range(count)
     ]
     plan = plan_image(target, pack, name="model", soname="libmodel.so", symbols=symbols)
     path = tmp_path / "libmodel.so"

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from emitter.errors import LayoutError
 from emitter.image.pe import MAX_EXPORTS, plan_image
+from emitter.model import TensorSymbol
 from emitter.pack.plan import plan_pack
 from emitter.targets import load
 from tests.coff_files import TARGET_NAMES, every_target, plan_output
-from tests.elf_images import PackSymbol, package_of, pattern, render
+from tests.elf_images import package_of, pattern, render
 from tests.elf_objects import run
 
 if TYPE_CHECKING:
@@ -173,8 +174,8 @@ def test_larger_alignment_is_refused(name: str) -> None:
 def test_ordinals_have_16_bits() -> None:
     pack = plan_pack(package_of({"a": b"abc"}), "little")
 
-    def symbols(count: int) -> list[PackSymbol]:
-        return [PackSymbol(f"model_t_{number}", pack.payload_start, 1) for number in range(count - 3)]
+    def symbols(count: int) -> list[TensorSymbol]:
+        return [TensorSymbol(f"model_t_{number}", "", pack.payload_start, 1) for number in range(count - 3)]
 
     plan = plan_image(X86_64, pack, name="model", dll_name="model.dll", symbols=symbols(MAX_EXPORTS))
     parsed = parse(render(plan, pack))  # its parts do not outlive it
