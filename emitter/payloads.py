@@ -306,6 +306,9 @@ def _make_codec(kind: type) -> _Codec:
     except (NameError, TypeError) as error:
         hint = "define what it refers to where the module's names are"
         raise UsageError(f"the types of its fields cannot be found: {error}", where=name, hint=hint) from error
+    for field, annotation in hints.items():
+        if isinstance(annotation, dataclasses.InitVar):
+            raise UsageError("what is no field of the dataclass has no form in a payload", where=f"{name}.{field}")
     fields = {one.name: _codec(hints[one.name], f"{name}.{one.name}") for one in dataclasses.fields(kind) if one.init}
     required = {
         one.name

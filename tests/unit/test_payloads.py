@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -230,6 +231,17 @@ def test_a_type_without_a_form_is_refused_by_field() -> None:
             encode(made(1))
         with pytest.raises(UsageError, match="Made"):
             decode(made, b"\xa0")
+
+
+def test_what_is_no_field_is_refused() -> None:
+    @dataclass
+    class Seeded:
+        a: int
+        seed: InitVar[int]
+        shared: ClassVar[int] = 1
+
+    with pytest.raises(UsageError, match=r"Seeded\.seed"):
+        encode(Seeded(1, 2))
 
 
 def test_what_the_author_checks_is_an_error_of_the_bytes() -> None:
