@@ -248,6 +248,11 @@ def case(name: str) -> Callable[[Files], tuple[str, bytes]]:
     return lambda _: (name.rpartition("/")[2], kept(name))
 
 
+def plain(name: str, data: bytes) -> Callable[[Files], tuple[str, bytes]]:
+    """Return a maker of these bytes."""
+    return lambda _: (name, data)
+
+
 def archive(key: str, command: str, **members: Callable[[Files], bytes]) -> Callable[[Files], tuple[str, bytes]]:
     """Return a maker of an archive of members."""
 
@@ -746,6 +751,7 @@ ROWS: list[Row] = [
         lambda files: ("x.obj", files.asm("addr64", ADDRESS.format("quad"), MINGW))),
     # device code
     Row("device-ptx", case("device-code/noop_bom.ptx"), case("device-code/noop.ptx")),
+    Row("device-program", plain("x.plan", b"ftrt" + bytes(60)), plain("x.plan", b"ftrt" + bytes(range(60)))),
     Row("device-fatbin", case("device-code/trunc.fatbin"), case("device-code/synthetic.fatbin")),
     Row("device-architecture", case("device-code/synthetic.fatbin"), case("device-code/synthetic.fatbin"),
         {"profile": "cuda-architectures = [52, 87]\n"}, {"profile": "cuda-architectures = [37]\n"}),

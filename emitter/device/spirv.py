@@ -17,7 +17,7 @@ __all__ = ["read"]
 
 _MAGIC = 0x07230203
 _HEADER_SIZE = 20
-_MAX_SIZE = 1 << 30
+_MAX_SIZE = 64 << 20  # bytes; the largest that compilers write are below 1 MiB
 
 
 def read(view: View) -> Program:
@@ -34,7 +34,7 @@ def read(view: View) -> Program:
         raise broken("the bound of ids is wrong", where, 12, "more than 0", bound)
     if schema:
         raise broken("the reserved word is not zero", where, 16, 0, schema)
-    data = view.read(0, view.size, "the module") if view.size < (16 << 20) else bytes(view.buffer())
+    data = b"".join(view.chunks(0, view.size, "the module"))
     position, word = _HEADER_SIZE, struct.Struct(f"{order}I")
     while position < view.size:
         count = word.unpack_from(data, position)[0] >> 16

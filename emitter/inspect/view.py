@@ -142,6 +142,12 @@ class View:
         return cls(_Source(name, fd, memoryview(b""), size), 0, size, name)
 
     @classmethod
+    def of_descriptor(cls, fd: int, where: str) -> View:
+        """Return a view of an open file; closing it closes `fd`. `where` names it in messages."""
+        size = os.fstat(fd).st_size
+        return cls(_Source(where, fd, memoryview(b""), size), 0, size, where)
+
+    @classmethod
     def of_bytes(cls, data: bytes | bytearray | memoryview, where: str) -> View:
         """Return a view of a buffer; `where` names it in messages."""
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")

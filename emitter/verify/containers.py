@@ -7,27 +7,29 @@ unpacked is limited, so that a small file cannot fill the disk.
 
 from __future__ import annotations
 
-import io
 import os
-import struct
+import stat
 
 from emitter.errors import EmitterError, FormatError, InputError
-from emitter.inspect.view import View
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.compression import COMPRESSIONS
+from emitter.verify.unpack import as_file, counted, library_errors, unpacked
 
 if TYPE_CHECKING:
+    import tarfile
+    import zipfile
     from collections.abc import Callable, Iterator
-    from typing import IO, Any
+    from typing import IO
 
-__all__ = ["HEAD", "Budget", "Container", "Item", "container_kind", "items_of_container", "walk"]
+    from emitter.inspect.view import View
+    from emitter.verify.unpack import Budget
+
+__all__ = ["HEAD", "Container", "Item", "container_kind", "items_of_container", "walk"]
 
 HEAD = 512  # bytes that recognition looks at
-MAX_MEMBER = 8 << 30
-MAX_UNPACKED = 16 << 30
 MAX_NESTED = 3
 
-_STEP = 1 << 20
+_UNIX = 3  # the system whose file modes a zip file holds
 _AR = b"!<arch>\n"
 
 
@@ -56,31 +58,11 @@ class Item(NamedTuple):
     error: EmitterError | None = None
 
 
-class Budget:
-    """How much may be unpacked in one run, in bytes."""
-
-    def __init__(self, member: int = MAX_MEMBER, total: int = MAX_UNPACKED) -> None:
-        self.member = member
-        self.left = total
-
-    def check_member(self, size: int, where: str) -> None:
-        """Raise FormatError for a member that is larger than is allowed."""
-        if size > self.member:
-            raise FormatError("a member is too large", where=where, expected=f"at most {self.member} bytes")
-
-    def spend(self, size: int, where: str) -> None:
-        """Count unpacked bytes; raise FormatError when there are too many."""
-        self.left -= size
-        if self.left < 0:
-            raise FormatError(
-                "it unpacks to too much", where=where, hint="unpack it yourself, and verify the folder if you trust it"
-            )
-
-
-def walk(path: str) -> Iterator[tuple[str, bool]]:
+def walk(path: str, errors: list[EmitterError]) -> Iterator[tuple[str, bool]]:
     """Yield (path, whether the user named it) of a file, or of every file below a directory, sorted.
 
-    Symbolic links below a directory are not followed: what they lead to is either visited itself, or outside.
+    Symbolic links below a directory are not followed: what they lead to is either visited itself, or outside. Folders
+    that cannot be listed go to `errors`.
     """
     if not os.path.isdir(path):
         yield path, True
@@ -90,14 +72,13 @@ def walk(path: str) -> Iterator[tuple[str, bool]]:
         folder = folders.pop()
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            files = [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
         except OSError as error:
-            raise InputError(f"cannot list: {error.strerror or error}", where=folder) from error
-        below = []
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                below.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                yield entry.path, False
+            errors.append(InputError(f"cannot list: {error.strerror or error}", where=folder))
+            continue
+        for file in files:
+            yield file, False
         folders += reversed(below)
 
 
@@ -127,57 +108,8 @@ def items_of_container(
         yield from reader(kind, item, view, budget, wanted)
     except EmitterError:
         raise
-    except _library_errors() as error:
+    except library_errors() as error:
         raise FormatError(f"the {kind} container cannot be read: {error}", where=view.where) from error
-
-
-def _library_errors() -> tuple[type[Exception], ...]:
-    """Return what the modules for containers raise for broken ones: errors of their own, and these of Python."""
-    import lzma
-    import tarfile
-    import zipfile
-    import zlib
-
-    return (
-        zipfile.BadZipFile, zipfile.LargeZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, struct.error, OSError,
-        EOFError, ValueError, KeyError, IndexError, NotImplementedError, RuntimeError,
-    )  # fmt: skip
-
-
-class _ViewFile(io.RawIOBase):
-    """A view as the file objects that zipfile and tarfile read."""
-
-    def __init__(self, view: View) -> None:
-        super().__init__()
-        self._view = view
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = (0, self._position, self._view.size)[whence]
-        if start + offset < 0:
-            msg = "a negative position"
-            raise OSError(msg)
-        self._position = start + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._view.read_up_to(self._position, min(len(buffer), _STEP))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-
-def _file(view: View) -> IO[bytes]:
-    return io.BufferedReader(_ViewFile(view), _STEP)
 
 
 def _child(item: Item, container: Container, view: View | None, error: EmitterError | None = None) -> Item:
@@ -192,17 +124,20 @@ def _name(item: Item) -> str:
 def _zip(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:
     import zipfile
 
-    with zipfile.ZipFile(_file(view)) as archive:
+    with zipfile.ZipFile(as_file(view)) as archive:
         entries = archive.infolist()
         name = _name(item)
         kind = _zip_kind(name, {entry.filename for entry in entries})
         for entry in entries:
-            if entry.is_dir():
+            if entry.is_dir() or _is_link(entry):
                 continue
             where = f"{view.where}!{entry.filename}"
-            if entry.flag_bits & 1:
-                continue  # encrypted: nothing in it can be loaded as it is
             stored = entry.compress_type == zipfile.ZIP_STORED
+            if entry.flag_bits & 1:
+                if wanted(b"", entry.filename):
+                    container = Container(kind, name, entry.filename, stored, 0)
+                    yield _child(item, container, None, FormatError("the member is encrypted", where=where))
+                continue
             offset = _zip_data(view, entry.header_offset) if stored else 0
             container = Container(kind, name, entry.filename, stored, offset)
             if stored:
@@ -214,6 +149,11 @@ def _zip(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[by
                 head = stream.read(HEAD)
                 if wanted(head, entry.filename):
                     yield from _unpacked(item, container, head, stream, budget, where=where)
+
+
+def _is_link(entry: zipfile.ZipInfo) -> bool:
+    """Return whether a member is a symbolic link, whose content is a path. The file mode is that of Unix."""
+    return entry.create_system == _UNIX and stat.S_ISLNK(entry.external_attr >> 16)
 
 
 def _zip_data(view: View, header: int) -> int:
@@ -236,67 +176,54 @@ def _zip_kind(name: str, members: set[str]) -> str:
 def _unpacked(
     item: Item, container: Container, head: bytes, stream: IO[bytes], budget: Budget, *, where: str
 ) -> Iterator[Item]:
-    """Yield the member with a view of a temporary file, which is gone afterwards."""
-    import tempfile
-    from contextlib import suppress
-
-    # A file that has a name only while it is open could not be opened by it on Windows.
-    fd, path = tempfile.mkstemp(prefix="emitter-")
+    """Yield the member with a view of a temporary file, or with the error that it cannot be unpacked."""
     try:
-        try:
-            with os.fdopen(fd, "wb") as spool:
-                size, data = 0, head
-                while data:
-                    size += len(data)
-                    budget.check_member(size, where)
-                    budget.spend(len(data), where)
-                    spool.write(data)
-                    data = stream.read(_STEP)
-        except FormatError as error:
-            yield _child(item, container, None, error)
-        except _library_errors() as error:
-            yield _child(item, container, None, FormatError(f"the member cannot be unpacked: {error}", where=where))
-        else:
-            with View.open(path) as whole:
-                # The same file under the name that messages show.
-                yield _child(item, container, whole.window(0, whole.size, where))
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
+        with unpacked(head, stream, budget, where) as view:
+            yield _child(item, container, view)
+    except FormatError as error:
+        yield _child(item, container, None, error)
+
+
+def _is_file(entry: tarfile.TarInfo) -> bool:
+    """Return whether a member of a tar archive has content: links and devices have none."""
+    return (entry.isreg() or entry.issparse()) and entry.size > 0
 
 
 def _tar(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:
-    """Yield the members of a tar archive as windows."""
+    """Yield the members of a tar archive as windows; those with holes are unpacked."""
     import tarfile
 
-    del budget
-    with tarfile.open(fileobj=_file(view), mode="r:") as archive:
+    with tarfile.open(fileobj=as_file(view), mode="r:") as archive:
         for entry in archive:
-            if not entry.isreg() or entry.issparse() or not entry.size:
+            if not _is_file(entry):
                 continue
             name = entry.name.removeprefix("./")
+            if entry.issparse():
+                yield from _streamed(kind, archive, item, entry, view, budget, wanted)
+                continue
             window = view.window(entry.offset_data, entry.size, f"{view.where}!{name}")
             if wanted(window.read_up_to(0, HEAD), name):
                 yield _child(item, Container(kind, _name(item), name, True, entry.offset_data), window)
 
 
-class _Counting(io.RawIOBase):
-    """A decompressed stream that counts what it gives."""
-
-    def __init__(self, stream: IO[bytes], budget: Budget, where: str) -> None:
-        super().__init__()
-        self._stream = stream
-        self._budget = budget
-        self._where = where
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        self._budget.spend(len(data), self._where)
-        buffer[: len(data)] = data
-        return len(data)
+def _streamed(  # noqa: PLR0917 - the parameters of the readers, and two more
+    kind: str,
+    archive: tarfile.TarFile,
+    item: Item,
+    entry: tarfile.TarInfo,
+    view: View,
+    budget: Budget,
+    wanted: Callable[[bytes, str], bool],
+) -> Iterator[Item]:
+    """Yield a member of a tar archive that does not lie there as it is."""
+    content = archive.extractfile(entry)
+    if content is None:
+        return
+    name = entry.name.removeprefix("./")
+    head = content.read(HEAD)
+    if wanted(head, name):
+        container = Container(kind, _name(item), name, False, 0)
+        yield from _unpacked(item, container, head, content, budget, where=f"{view.where}!{name}")
 
 
 def _tar_compressed(
@@ -306,19 +233,11 @@ def _tar_compressed(
     import tarfile
 
     opener = next(opener for name, _, opener in COMPRESSIONS if name == kind)
-    stream = io.BufferedReader(_Counting(opener(_file(view), view.where), budget, view.where), _STEP)
+    stream = counted(opener(as_file(view), view.where), budget, view.where)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for entry in archive:
-            if not entry.isreg() or entry.issparse() or not entry.size:
-                continue
-            content = archive.extractfile(entry)
-            if content is None:
-                continue
-            name = entry.name.removeprefix("./")
-            head = content.read(HEAD)
-            if wanted(head, name):
-                container = Container("tar", _name(item), name, False, 0)
-                yield from _unpacked(item, container, head, content, budget, where=f"{view.where}!{name}")
+            if _is_file(entry):
+                yield from _streamed("tar", archive, item, entry, view, budget, wanted)
 
 
 def _deb(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[bytes, str], bool]) -> Iterator[Item]:

@@ -11,28 +11,37 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceFile", "device_format"]
 
-_SUFFIXES = {".fatbin": "fatbin", ".ptx": "ptx"}
-_FORMATS = {"fatbin": "fatbin", "PTX": "ptx"}  # cubins are ELF files, which have a reader
+_SUFFIXES = {".fatbin": "fatbin", ".ptx": "PTX", ".spv": "SPIR-V"}
+# By the name in `emitter.device`: the format, and the kind in words. Cubins and hsaco are ELF: that has a reader.
+_FORMATS = {
+    "fatbin": ("fatbin", "CUDA fatbin"),
+    "PTX": ("ptx", "PTX text"),
+    "SPIR-V": ("spirv", "SPIR-V module"),
+    "HIP bundle": ("hip-bundle", "HIP bundle"),
+    "TensorRT plan": ("tensorrt-plan", "TensorRT plan"),
+}
 
 
 def device_format(head: bytes, name: str) -> str | None:
-    """Return `fatbin` or `ptx` for what begins, or is called, like one; else None."""
-    found = _FORMATS.get(program_format(head) or "")
-    return found or next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
+    """Return the name of the format (a key of `emitter.device`) that a file begins, or is called, like; else None."""
+    found = program_format(head)
+    if found is None:
+        found = next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
+    return found if found in _FORMATS else None
 
 
 class DeviceFile(Reader):
-    """A fatbin or a PTX text as a file of its own. Its rules are in `emitter.verify.rules.device`."""
+    """A program for a GPU as a file of its own. Its rules are in `emitter.verify.rules.device`."""
 
     def __init__(self, view: View, format: str) -> None:  # noqa: A002 - the word of the report
         super().__init__(view)
-        self.format = format
-        self.kind = {"fatbin": "CUDA fatbin", "ptx": "PTX text"}[format]
+        self.program = format
+        self.format, self.kind = _FORMATS[format]
 
     def report(self, page_size: int = 0) -> Report:
         """Return a report that says what the file is, and nothing else."""
         view = self.view
-        identity = Identity(self.format, "device program", "CUDA")
+        identity = Identity(self.format, "device program", "GPU")
         return Report(
             view.where, view.base, view.size, identity, page_size, (), (), 0, lambda: iter(()), (), (), (), ()
         )

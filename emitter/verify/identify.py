@@ -46,7 +46,11 @@ def recognised(head: bytes, name: str, *, named: bool = False) -> bool:
     What begins with the two bytes of COFF's machine alone is taken for an object if it is called like one, or `named`.
     """
     from emitter.inspect import READERS
+    from emitter.inspect.universal import FAT_MAGIC, UniversalFile
+    from emitter.inspect.view import View
 
+    if head.startswith(FAT_MAGIC):
+        return UniversalFile.fits(View.of_bytes(head, name))  # the others are class files of Java
     short = head[:2] in _COFF_MACHINES and (named or name.endswith((".obj", ".o")))
     return short or any(head.startswith(row.magic) for row in READERS if row.module != "coff" or len(row.magic) > 2)
 

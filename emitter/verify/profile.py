@@ -26,11 +26,11 @@ _MAX_TOML = 16 << 20
 
 
 class Key(NamedTuple):
-    """A key of a profile: the type of its value, and what it means."""
+    """A key of a profile: the type of its value, what it means, and what the value, or each in a list, can be."""
 
     type: type
     meaning: str
-    choices: tuple[str, ...] = ()
+    choices: tuple[object, ...] = ()
 
 
 KEYS: dict[str, Key] = {
@@ -55,7 +55,7 @@ KEYS: dict[str, Key] = {
     "position-independent": Key(bool, "whether programs must be position-independent"),
     "time64": Key(bool, "whether 32-bit times and file offsets are refused"),
     "no-run-path": Key(bool, "whether paths in DT_RPATH and DT_RUNPATH are refused, but those from $ORIGIN"),
-    "x86-isa-level": Key(int, "highest x86-64 level (1 to 4) of the platform's processors"),
+    "x86-isa-level": Key(int, "highest x86-64 level (1 to 4) of the platform's processors", (1, 2, 3, 4)),
     "isa-extensions": Key(list, "extensions that the processors have beside the target's own (RISC-V names)"),
     "cuda-architectures": Key(list, "sm numbers of the platform's GPUs"),
     "minimum-os": Key(str, "oldest version of the system that must load the file"),
@@ -143,6 +143,8 @@ def check_profile(table: Mapping[str, Any], where: str) -> None:
             )
         if isinstance(value, list):
             _check_list(key, wanted, value, where)
+        elif wanted.choices and value not in wanted.choices:
+            raise UsageError(f"{key} is out of range", where=where, expected=_either(wanted), actual=shown(value))
         if wanted.type is int and isinstance(value, int) and value < 1:
             raise UsageError(f"{key} is out of range", where=where, expected="at least 1", actual=value)
     for page in ("page-size", "page-size-32"):
@@ -155,18 +157,27 @@ def check_profile(table: Mapping[str, Any], where: str) -> None:
             expected = f"off, {', '.join(SEVERITIES)}"
             raise UsageError(f"not a severity of {rule}", where=where, expected=expected, actual=shown(severity))
     for family, version in table.get("symbol-versions", {}).items():
-        if type(version) is not str or not all(part.isdigit() for part in version.split(".")):
-            raise UsageError(
-                f"not a version of {shown(family)}", where=where, expected='such as "2.17"', actual=shown(version)
-            )
+        _check_version(version, f"a version of {shown(family)}", where)
+    if "minimum-os" in table:
+        _check_version(table["minimum-os"], "a version of a system", where)
 
 
 def _check_list(key: str, wanted: Key, value: list[object], where: str) -> None:
     kind = int if key == "cuda-architectures" else str
     for item in value:
         if type(item) is not kind or (wanted.choices and item not in wanted.choices):
-            expected = " or ".join(wanted.choices) if wanted.choices else _TYPE_NAMES[kind]
+            expected = _either(wanted) if wanted.choices else _TYPE_NAMES[kind]
             raise UsageError(f"{key} holds something else", where=where, expected=expected, actual=shown(item))
+
+
+def _either(key: Key) -> str:
+    return " or ".join(map(str, key.choices))
+
+
+def _check_version(version: object, what: str, where: str) -> None:
+    parts = version.split(".") if isinstance(version, str) else [""]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise UsageError(f"not {what}", where=where, expected='such as "2.17"', actual=shown(version))
 
 
 _TYPE_NAMES: dict[type, str] = {

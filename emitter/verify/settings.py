@@ -76,7 +76,7 @@ class Settings(NamedTuple):
         return any(fnmatchcase(name, pattern) for name in names)
 
     def of_path(self, path: str, member: str) -> PathSettings:
-        """Return what holds for a file: the first `[[path]]` that matches it, and the rest from the top."""
+        """Return what holds for a file: the first `[[path]]` that matches it (or `match` is empty), else the top's."""
         found = next((one for one in self.paths if self.matches(one.match, path, member)), PathSettings(""))
         return PathSettings(
             found.match,
@@ -213,10 +213,11 @@ def _waiver(row: object, place: str) -> Waiver:
 
         try:
             date = expires if type(expires) is datetime.date else datetime.date.fromisoformat(expires)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                "not a date", where=f"{place}: expires", expected="YYYY-MM-DD", actual=shown(expires)
-            ) from error
+        except (TypeError, ValueError):
+            date = None
+        # Python 3.11 and later take other spellings too.
+        if date is None or str(expires) != date.isoformat():
+            raise UsageError("not a date", where=f"{place}: expires", expected="YYYY-MM-DD", actual=shown(expires))
         expires = date.isoformat()
     return Waiver(fields["rule"], fields["path"], fields.get("subject", "*"), fields["reason"], expires)
 

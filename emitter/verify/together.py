@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from emitter.records import TYPE_CHECKING
-from emitter.verify.model import RULES, Finding, Found, rule
+from emitter.verify.model import Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,31 +88,20 @@ class Together:
                 found = Found(f"symbol {symbol.name}", "a name of its own", f"{where} offers it too", severity)
                 self._clashes.append((check.path, check.member, found))
 
-    def findings(self, sources: Sources | None) -> Iterator[tuple[str, Finding]]:
-        """Yield (rule, finding) of what was found; `sources` are those of `--against`."""
+    def findings(self, sources: Sources | None) -> Iterator[tuple[str, str, str, Found]]:
+        """Yield (rule, path, member, what was found); `sources` are those of `--against`."""
         for path, member, found in self._clashes:
-            yield self._finding("pack-symbol-clash", path, member, found)
+            yield "pack-symbol-clash", path, member, found
         if sources is not None and self._with_packs:
             path, member = self._with_packs[0]
             for name in sources.tensors:
                 if name not in sources.met:
-                    found = Found(f"tensor {name}", "in one of the artefacts", "in none")
-                    yield self._finding("pack-source-missing", path, member, found)
-
-    @staticmethod
-    def _finding(name: str, path: str, member: str, found: Found) -> tuple[str, Finding]:
-        one = RULES[name]
-        return name, Finding(
-            name,
-            found.severity or one.severity,
-            path,
-            member,
-            found.subject,
-            str(found.expected),
-            str(found.actual),
-            one.why,
-            one.fix,
-        )
+                    yield (
+                        "pack-source-missing",
+                        path,
+                        member,
+                        Found(f"tensor {name}", "in one of the artefacts", "in none"),
+                    )
 
     @property
     def has_packs(self) -> bool:

@@ -66,6 +66,9 @@ def test_isa_strings(text: str, extensions: set[str]) -> None:
 
 def test_versions_are_compared_by_numbers() -> None:
     assert version_of("2.9") < version_of("2.17") < version_of("2.17.1") < version_of("3")
+    # Names in files are anything: digits that int does not know, and more of them than it takes.
+    assert version_of("2.\u00b2") == (2,)
+    assert version_of("2." + "9" * 5000) > version_of("2.40")
 
 
 @pytest.mark.parametrize(

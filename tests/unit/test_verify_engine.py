@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 from emitter import EmitterError, Package, cli, emit
 from emitter.errors import FormatError, InputError, UsageError
 from emitter.inspect.view import View
-from emitter.verify import assert_ok, containers, model, verify
+from emitter.verify import assert_ok, containers, model, unpack, verify
 from emitter.verify.output import github, junit, text
 from emitter.verify.result import Result, Verified
 from tests.c_tools import need
@@ -120,6 +121,49 @@ def test_a_name_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
     assert verify(tmp_path / "link.so").status == 2
 
 
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(
+    bad: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("d/a", "d/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.so").write_bytes(bad)
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.endswith("a"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    result = verify(tmp_path / "d", target=X86)
+    assert [one.path for one in result.findings] == [str(tmp_path / "d" / "b" / "x.so")]
+    assert ([str(one.where) for one in result.errors], result.status) == ([str(tmp_path / "d" / "a")], 2)
+
+
+def test_a_path_without_an_artefact_is_told(good: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.so").write_bytes(good)
+    (tmp_path / "d").mkdir()
+    assert f"{tmp_path / 'd'}: holds no artefact" in verify(tmp_path / "x.so", tmp_path / "d").notes
+
+
+def test_many_broken_members_take_no_longer_each_than_few(tmp_path: Path) -> None:
+    # 20,000 members: with a search through all that came before it took minutes, and the time limit of tests ends it.
+    member = b"x.o/            0           0     0     100644  8         `\n\x7fELF\2\1\1\0"
+    members = [member.replace(b"x.o/    ", f"{number}.o/".encode().ljust(8)) for number in range(20_000)]
+    (tmp_path / "x.a").write_bytes(b"!<arch>\n" + b"".join(members))
+    result = verify(tmp_path / "x.a", target=X86)
+    assert len(result.files) == 20_001
+    assert sum(one.rule == "file-malformed" for one in result.findings) == 20_000
+
+
+@pytest.mark.parametrize("name", ["x.plan", "x.spv", "x.hipfb"])
+def test_programs_for_gpus_are_verified_as_files(name: str, tmp_path: Path) -> None:
+    heads = {"x.plan": b"ftrt", "x.spv": b"\3\2\x23\7", "x.hipfb": b"__CLANG_OFFLOAD_BUNDLE__"}
+    (tmp_path / name).write_bytes(heads[name] + bytes(6))
+    assert [one.rule for one in verify(tmp_path / name).findings] == ["device-program"]
+    assert [one.rule for one in verify(tmp_path).findings] == ["device-program"]
+
+
 def test_a_linker_script_is_passed_over(tmp_path: Path, good: bytes) -> None:
     (tmp_path / "libc.so").write_text("/* GNU ld script */\nGROUP ( /lib/libc.so.6 )\n")
     result = verify(tmp_path / "libc.so", tmp_path / "good.so")
@@ -195,14 +239,12 @@ def test_a_container_that_unpacks_to_too_much_is_refused(tmp_path: Path, good: b
     view = View.open(path)
     with view:
         item = containers.Item(str(path), "", view, named=True)
-        found = list(containers.items_of_container("zip", item, view, containers.Budget(1 << 20), lambda *_: True))
+        found = list(containers.items_of_container("zip", item, view, unpack.Budget(1 << 20), lambda *_: True))
         assert [one.view for one in found] == [None]
         assert "too large" in str(found[0].error)
         with pytest.raises(FormatError, match="too much"):
             list(
-                containers.items_of_container(
-                    "gz", *_bomb(tmp_path), containers.Budget(1 << 30, 1 << 20), lambda *_: True
-                )
+                containers.items_of_container("gz", *_bomb(tmp_path), unpack.Budget(1 << 30, 1 << 20), lambda *_: True)
             )
 
 
@@ -231,6 +273,84 @@ def test_a_damaged_member_does_not_hide_the_others(good: bytes, bad: bytes, tmp_
     data[200] ^= 0xFF  # in the compressed bytes of the first
     (tmp_path / "x.zip").write_bytes(data)
     assert places(verify(tmp_path / "x.zip", target=X86)) == [("file-malformed", "a.so"), ("elf-machine", "b.so")]
+
+
+def test_a_link_in_a_zip_file_is_no_broken_library(good: bytes, tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("lib/x.so")
+    link.create_system, link.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as container:
+        container.writestr("lib/x.so.1", good)
+        container.writestr(link, "x.so.1")
+    result = verify(tmp_path / "x.zip", target=X86)
+    assert [file.member for file in result.files] == ["lib/x.so.1"]
+    assert places(result) == []
+
+
+def test_an_encrypted_library_is_no_pass(good: bytes, tmp_path: Path) -> None:
+    data = bytearray(zip_of(a=good, b=good))
+    for at in (6, data.index(b"PK\1\2") + 8):
+        data[at] |= 1  # general purpose bit 0 of the first member
+    (tmp_path / "x.zip").write_bytes(data)
+    result = verify(tmp_path / "x.zip", target=X86)
+    assert [(one.rule, one.member, one.actual) for one in result.findings if one.severity == "error"] == [
+        ("file-malformed", "a.so", "the member is encrypted")
+    ]
+
+
+@pytest.mark.parametrize("options", ["-cS", "-cSz", "-cS --format=posix"])
+def test_members_with_holes_are_verified(options: str, tmp_path: Path) -> None:
+    need("tar")
+    package = Package()
+    package.add_raw("w", bytes(4 << 20) + b"x")
+    emit(package, tmp_path / "x.so", target="aarch64-linux-gnu")
+    data = (tmp_path / "x.so").read_bytes()
+    with open(tmp_path / "x.so", "wb") as file:
+        for at in range(0, len(data), 4096):
+            if any(data[at : at + 4096]):
+                os.pwrite(file.fileno(), data[at : at + 4096], at)
+        os.truncate(file.fileno(), len(data))
+    subprocess.run(["tar", *options.split(), "-f", "x.tar.gz", "x.so"], cwd=tmp_path, check=True)
+    with tarfile.open(tmp_path / "x.tar.gz") as container:
+        if not container.getmembers()[0].issparse():
+            pytest.skip("the file system has no holes")
+    assert places(verify(tmp_path / "x.tar.gz", target=X86)) == [("elf-machine", "x.so")]
+
+
+def test_class_files_of_java_are_not_taken_for_universal_files(good: bytes, tmp_path: Path) -> None:
+    java = bytes.fromhex("cafebabe0000003d") + bytes(100)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "A.class").write_bytes(java)
+    (tmp_path / "d" / "x.so").write_bytes(good)
+    with zipfile.ZipFile(tmp_path / "d" / "x.jar", "w") as container:
+        container.writestr("A.class", java)
+    result = verify(tmp_path / "d", target=X86)
+    assert (places(result), len(result.files), result.passed_over) == ([], 1, 2)
+
+
+def test_a_full_disk_is_no_finding(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.zip").write_bytes(zip_of(a=good))
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.write", full)
+    result = verify(tmp_path / "x.zip", target=X86)
+    assert (result.findings, result.status) == ([], 2)
+    assert "No space left on device" in str(result.errors[0])
+    assert "TMPDIR" in str(result.errors[0])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file has a name there")
+def test_a_process_that_is_killed_leaves_nothing(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
+    (tmp_path / "x.zip").write_bytes(zip_of(a=good))
+    with View.open(tmp_path / "x.zip") as view:
+        item = containers.Item("x.zip", "", view, named=True)
+        for member in containers.items_of_container("zip", item, view, unpack.Budget(), lambda *_: True):
+            assert member.view is not None
+            assert member.view.size == len(good)
+            assert list((tmp_path / "spool").iterdir()) == []
 
 
 def test_nothing_is_left_of_what_was_unpacked(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,16 +441,47 @@ def test_a_waiver_holds_until_it_expires(expires: str, waived: bool, bad: bytes,
         ("profile = 'mine'\n[profiles.mine]\nextends = 'mine'", "circle"),
         ("profile = 'generic-linus'", "did you mean generic-linux?"),
         ("profile = 'mine'\n[profiles.mine]\nformats = ['exe']", "something else"),
+        ("[profiles.unused]\nsonam = true", "did you mean soname?"),
+        ("[[path]]\nmatch = 'nothing'\nprofile = 'generic-linus'", "did you mean generic-linux?"),
+        ("[profiles.mine]\nminimum-os = 'eleven'", "not a version of a system"),
+        ("[profiles.mine]\nsymbol-versions = {GLIBC = '2.\u00b2'}", "not a version of 'GLIBC'"),
+        ("[profiles.mine]\nx86-isa-level = 5", "expected 1 or 2 or 3 or 4"),
+        ("profile = 'mine'\n[profiles.mine]\nsysroot = 'not/there'", "no folder"),
+        ("[[waiver]]\nrule = 'elf-machine'\npath = 'x'\nreason = 'x'\nexpires = '20240101'", "not a date"),
         ("not toml", "not TOML"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(config: str, message: str, good: bytes, tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    path.write_text(config)
+    path.write_text(config, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         verify(tmp_path / "good.so", config=path)
     assert message in str(caught.value)
     del good
+
+
+def test_a_configuration_for_other_files_is_told(good: bytes, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("[[path]]\nmatch = '*.dll'\n[[path]]\nmatch = '*.so'\n")
+    notes = verify(tmp_path / "good.so", config=config).notes
+    assert [note for note in notes if "means no file" in note] == [
+        "[[path]] match = '*.dll' of the configuration means no file"
+    ]
+    config.write_text("[[path]]\nmatch = 'nothing'\ntarget = 'vax-dec-vms'\n")
+    with pytest.raises(EmitterError, match="vax-dec-vms"):
+        verify(tmp_path / "good.so", config=config)
+    del good
+
+
+def test_profiles_say_how_bad_an_unreadable_file_is(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x.o").write_text("a note about oxygen")
+    config = tmp_path / "c.toml"
+    for severity, found in (("error", ["error"]), ("info", ["info"]), ("off", [])):
+        config.write_text(f"profile = 'mine'\n[profiles.mine.rules]\nfile-no-artefact = '{severity}'\n")
+        result = verify(tmp_path / "d", config=config)
+        assert [one.severity for one in result.findings] == found
+        assert len(result.files) == 1
 
 
 def test_pyproject_is_read_where_it_has_the_table(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

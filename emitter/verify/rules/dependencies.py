@@ -117,9 +117,12 @@ def run_path_redundant(check: Check) -> Iterator[Found]:
             yield Found(tag, "none", path)
 
 
+_MAX_DIGITS = 18  # of a number in a version: names in files may have thousands, which int refuses
+
+
 def version_of(text: str) -> tuple[int, ...]:
-    """Return a version such as `2.17` as numbers."""
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    """Return a version such as `2.17` as numbers, without the parts that are none."""
+    return tuple(int(part[:_MAX_DIGITS]) for part in text.split(".") if part.isascii() and part.isdigit())
 
 
 # Versions that are not numbers: (family, rest) -> the first version of the family that has them.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emitter.device import FATBIN_MAGIC
+from emitter.device import FATBIN_MAGIC, program_format, read_program
 from emitter.device.cubin import sm_number
 from emitter.device.fatbin import CUBIN, LTO, PTX, read_fatbin
 from emitter.device.ptx import first_nul, read_ptx
 from emitter.errors import FormatError
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.verify.device import device_format
+from emitter.verify.device import DeviceFile
 from emitter.verify.model import Found, rule
 from emitter.verify.rules._elf import elf_of, section_names
 from emitter.verify.rules._packs import loaded, payloads
@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from emitter.inspect.view import View
     from emitter.verify.check import Check
 
-_ALL = ("*", "fatbin", "ptx")
-_ELF = b"\x7fELF"
-_EM_CUDA = 190
-_PLANS = (b"ftrt", b"ptrt")  # what serialised TensorRT engines begin with, the second until version 6
-_HIP_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
-
+_ALL = ("*",)
+_GPUS = {190: "cubin", 224: "hsaco"}  # by e_machine
 # What drivers want the address of a program to be a multiple of: fatbins and cubins are read in words of 8 bytes, HIP's
-# runtime maps bundles at pages, and engines are copied fastest from where TensorRT itself puts them.
-_ALIGNMENTS = {"fatbin": 8, "cubin": 8, "HIP bundle": 4096, "TensorRT plan": 256}
+# runtime maps bundles at pages, engines are copied fastest from where TensorRT itself puts them, and SPIR-V is words.
+_ALIGNMENTS = {"fatbin": 8, "cubin": 8, "HIP bundle": 4096, "TensorRT plan": 256, "SPIR-V": 4}
 
 
 class Blob(NamedTuple):
@@ -41,16 +37,6 @@ class Blob(NamedTuple):
     last: bool  # whether nothing follows it in the file
 
 
-def _kind(head: bytes, name: str) -> str | None:
-    if head.startswith(_HIP_BUNDLE):
-        return "HIP bundle"
-    if head.startswith(_PLANS):
-        return "TensorRT plan"
-    if head.startswith(_ELF) and len(head) > 20 and int.from_bytes(head[18:20], "little") == _EM_CUDA:
-        return "cubin"
-    return device_format(head, name)
-
-
 def blobs(check: Check) -> list[Blob]:
     """Return the programs in a file."""
     return check.fact("blobs", lambda: list(_find(check)))
@@ -58,17 +44,17 @@ def blobs(check: Check) -> list[Blob]:
 
 def _find(check: Check) -> Iterator[Blob]:
     view = check.view
-    if check.format in {"fatbin", "ptx"}:
-        yield Blob(check.format, view, "", 0, 0, last=True)
+    if isinstance(check.reader, DeviceFile):
+        yield Blob(check.reader.program, view, "", 0, 0, last=True)
         return
-    if check.format == "elf" and elf_of(check).ehdr.e_machine == _EM_CUDA:
-        yield Blob("cubin", view, "", 0, 0, last=True)
+    if check.format == "elf" and elf_of(check).ehdr.e_machine in _GPUS:
+        yield Blob(_GPUS[elf_of(check).ehdr.e_machine], view, "", 0, 0, last=True)
         return
     for pack in loaded(check):
         # A sidecar is a pack, and verified as a file of its own.
         for payload in payloads(pack) if not pack.sidecar else ():
             head = view.read_up_to(payload.offset, min(payload.size, 512))
-            kind = _kind(head, "")
+            kind = program_format(head)
             if kind is not None:
                 window = view.window(payload.offset, payload.size, payload.subject)
                 yield Blob(kind, window, payload.subject, payload.offset, payload.alignment, last=False)
@@ -104,7 +90,7 @@ def _fatbins(check: Check, offset: int, size: int, alignment: int) -> Iterator[B
 def device_ptx(check: Check) -> Iterator[Found]:
     """Read the directives at the start, and look for NULs."""
     for blob in blobs(check):
-        if blob.kind != "ptx":
+        if blob.kind != "PTX":
             continue
         try:
             found = read_ptx(blob.view)
@@ -149,6 +135,30 @@ def device_fatbin(check: Check) -> Iterator[Found]:
                 yield Found(f"{blob.subject} entry {number}".strip(), "PTX, a cubin or NVVM IR", actual, "warning")
 
 
+# Formats whose own readers say all: device-fatbin and device-ptx tell more of theirs, device-cubin of the sm number.
+_WHOLE = frozenset({"cubin", "hsaco", "HIP bundle", "TensorRT plan", "SPIR-V"})
+
+
+@rule(
+    "device-program",
+    "A program for a GPU or an engine breaks its own format",
+    why="the runtime refuses it, or reads past its end, when the program first asks for it",
+    fix="copy it again, or make it again with its compiler",
+    formats=_ALL,
+)
+def device_program(check: Check) -> Iterator[Found]:
+    """Let the reader of its format look at the bytes."""
+    for blob in blobs(check):
+        if blob.kind not in _WHOLE or (blob.kind == "cubin" and not _cubin_arch(blob.view)):
+            continue
+        try:
+            read_program(blob.view)
+        except FormatError as error:
+            place = (error.where or "").rpartition(": ")[2]
+            subject = f"{blob.subject} {place}" if "offset" in place else blob.subject
+            yield Found(subject.strip(), error.expected or "", f"{error.what}: {error.actual or ''}".rstrip(": "))
+
+
 def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
     """Return (subject, sm numbers of machine code, those of PTX) of each CUDA program."""
     found = []
@@ -158,7 +168,7 @@ def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:
                 entries = read_fatbin(blob.view)
                 code = {entry.arch for entry in entries if entry.kind == CUBIN}
                 found.append((blob.subject, code, {entry.arch for entry in entries if entry.kind == PTX}))
-            elif blob.kind == "ptx":
+            elif blob.kind == "PTX":
                 found.append((blob.subject, set(), {read_ptx(blob.view).arch}))
             elif blob.kind == "cubin":
                 found.append((blob.subject, {_cubin_arch(blob.view)}, set()))
