@@ -29,6 +29,7 @@ _MAX_ARGUMENTS = 64 << 20
 
 _EPILOG = """\
 inputs, recognised by content: safetensors (and the index of a sharded model), .npy, .npz, .pack;
+programs for GPUs (fatbin, cubin, PTX, TensorRT plans, AMD code objects, SPIR-V), each a module;
 LLVM IR (.ll, .bc), objects and archives (.o, .a) are code, which is compiled and linked with the rest.
 raw:FILE takes the bytes of any file. NAME=INPUT names the tensor of an input that holds one, and goes
 before the names of an input that holds several.
@@ -245,6 +246,11 @@ def _emit_parser(
     add("--sidecar", action="store_true", help="libraries: leave the bytes to a .pack beside the library")
     add("--sidecar-name", metavar="FILE", help="its name (default: that of the library, with .pack)")
     add("--pin", action="store_true", help="let the library take no other sidecar than this, by its SHA-256")
+    add(
+        "--cuda-register",
+        action="store_true",
+        help="objects and archives of fatbins: register them with the CUDA runtime, as nvcc's objects do",
+    )
     add("-O", dest="opt_level", type=int, metavar="N", help="code: how much LLVM optimises, 0 to 3 (default: 2)")
     add("--cpu", metavar="C", help="code: the CPU that it is compiled for (default: the oldest of the target)")
     add("--features", metavar="F", help="code: features of the CPU beside those of the target, as +v,-d32")

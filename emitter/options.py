@@ -83,6 +83,7 @@ class Options(NamedTuple):
     sidecar: bool = False
     sidecar_name: str | None = None
     pin: bool = False
+    cuda_register: bool = False
     opt_level: int | None = None
     cpu: str | None = None
     features: str | None = None
@@ -109,7 +110,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "large_data": ("auto", "always", "never"),
 }
 _KINDS: Mapping[str, type] = {  # the others are str
-    "align": int, "tensor_symbols": bool, "retain": bool, "sidecar": bool, "pin": bool,
+    "align": int, "tensor_symbols": bool, "retain": bool, "sidecar": bool, "pin": bool, "cuda_register": bool,
     "opt_level": int, "libs": tuple, "lib_dirs": tuple, "allow_undefined": tuple, "export": tuple, "no_cache": bool,
     "compile_seconds": int, "compile_memory": int,
 }  # fmt: skip
@@ -138,6 +139,7 @@ _APPLIES: Mapping[str, tuple[Format, ...]] = {
     "sidecar": ("library",),
     "sidecar_name": ("library",),
     "pin": ("library",),
+    "cuda_register": _LINKABLE,
     **dict.fromkeys(("linker", "allow_undefined"), ("object", "library")),
     **dict.fromkeys(("libs", "lib_dirs", "version_script"), ("library",)),
     **dict.fromkeys(("opt_level", "cpu", "features", "abi", "export", "no_cache"), _BINARY),
@@ -153,6 +155,7 @@ _APPLIES_TO: Mapping[str, tuple[ObjectFormat, ...]] = {
     "retain": ("elf", "macho"),
     "large_data": ("elf",),
     "linker_script": ("elf",),
+    "cuda_register": ("elf",),
     "version_script": ("elf",),
 }
 
@@ -167,6 +170,9 @@ _NOT_WITH_STYLE = (
     "large_data",
     "linker_script",
 )
+
+# Nor does one that registers its programs with the CUDA runtime.
+_NOT_WITH_REGISTER = ("symbols", "align", *(name for name in _NOT_WITH_STYLE if name != "symbol_prefix"))
 
 # The bytes are in another file: no symbol of the library can be theirs.
 _NOT_WITH_SIDECAR = ("tensor_symbols", "symbol_prefix")
@@ -239,6 +245,11 @@ def check_options(
                 f"{_flag(name)} cannot be combined with --symbols {options.symbols}",
                 hint="an object in that style has the sections and symbols of the original tool, and no pack",
             )
+        if options.cuda_register and name in _NOT_WITH_REGISTER:
+            raise UsageError(
+                f"{_flag(name)} cannot be combined with --cuda-register",
+                hint="an object that registers its programs has the sections and symbols of nvcc's, and no pack",
+            )
         if options.sidecar and name in _NOT_WITH_SIDECAR:
             raise UsageError(
                 f"{_flag(name)} cannot be combined with --sidecar",
@@ -255,7 +266,7 @@ def check_options(
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UsageError(f"{_flag(name)} allows nothing", expected="1 or more", actual=value)
-    if options.symbol_prefix is not None and not options.tensor_symbols and not code:
+    if options.symbol_prefix is not None and not (options.tensor_symbols or options.cuda_register or code):
         raise UsageError("--symbol-prefix names tensor symbols", hint="add --tensor-symbols")
     if options.section is not None and options.large_data is not None:
         raise UsageError(

@@ -119,8 +119,10 @@ class Planner:
         if self._package.code and format_ == "pack":
             raise UsageError("a pack holds no code", where=path, hint="write a library, an object or an archive")
         self._say(f"{resolved.typed}: {target.description}; writing {format_} {path}")
-        if options.symbols:
-            return Outline(path, format_, None, None, None, sum(tensor.nbytes for tensor in self._package.tensors))
+        if options.symbols or options.cuda_register:
+            parts = owners(self._package) if options.cuda_register else self._package.tensors
+            size = sum(part.nbytes for part in parts)
+            return Outline(path, format_, None, None, None, size)
         symbol = None if format_ == "pack" else symbol_name(path, options.name)
         pack = self._pack(target.byte_order)
         if not options.sidecar:
@@ -192,7 +194,12 @@ class Planner:
             texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
         code: Code | None = None
-        if options.symbols:
+        if options.cuda_register:
+            from emitter.cuda_register import plan_registered
+
+            prefix, visibility = options.symbol_prefix or "", options.visibility or "hidden"
+            plan = plan_registered(target, format_, path, self._package, prefix=prefix, visibility=visibility)
+        elif options.symbols:
             modules = self._package.modules and options.symbols != "tvm"
             if self._package.metadata or self._package.model_version or modules:
                 raise UsageError(
