@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -16,6 +18,9 @@ from emitter import load, targets
 from emitter.attach.file import attach
 from emitter.attach.plan import plan_attach
 from emitter.attach.stub import (
+    NT_EMITTER_ATTACH,
+    PLACEHOLDER,
+    PLACEHOLDER_AT,
     cannot_attach,
     descriptor_header,
     descriptor_ir,
@@ -34,7 +39,6 @@ from tests.support import build_pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TARGET = targets.load("x86_64-linux-gnu")
 PAYLOAD = {"w": bytes(range(256)) * 20, "b": b"\x01\x02\x03"}
@@ -466,3 +470,21 @@ def test_the_check_sees_a_placeholder_that_is_left(linked: Linked, attached: Pat
     attached.write_bytes(data)
     with pytest.raises(OutputError, match="descriptor"):
         _check(attached, plan, linked.pack)
+
+
+# The document
+
+
+def test_the_document_shows_what_the_interface_is() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "attach.md").read_text()
+    blocks = re.findall(r"^```(?:c|llvm)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    generated = [descriptor_header("model"), descriptor_ir("model")]
+    assert len(blocks) == len(generated)
+    for block, whole in zip(blocks, generated, strict=True):
+        shown = [line for line in block.splitlines() if line]
+        lines = iter([line.split("/*")[0].rstrip() for line in whole.splitlines()])
+        assert all(line in lines for line in shown)  # in this order
+    for fact in (f"{len(PLACEHOLDER)} bytes `FF`", f"stand {PLACEHOLDER_AT} bytes", f"`n_type` {NT_EMITTER_ATTACH}"):
+        assert fact in text
+    for section in stub_model(TARGET, "NAME").sections:
+        assert f"| `{section.name}` |" in text
