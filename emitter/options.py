@@ -232,6 +232,7 @@ def check_options(
                 f"{_flag(name)} means nothing for this target",
                 expected=" or ".join(_FORMAT_NAMES[one] for one in object_formats),
                 actual=f"a target of {_FORMAT_NAMES[object_format]}",
+                hint="leave the option out",
             )
         formats = _APPLIES.get(name, FORMATS)
         if format not in formats:
@@ -239,6 +240,7 @@ def check_options(
                 f"{_flag(name)} means nothing for this output",
                 expected=" or ".join(formats),
                 actual=f"{_ARTICLE[format]} {format}",
+                hint="leave the option out, or write another output",
             )
         if options.symbols and name in _NOT_WITH_STYLE:
             raise UsageError(
@@ -312,9 +314,7 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
         wanted = _FOREIGN_SUFFIXES[suffix]
         right = [own_suffix for own_suffix, format_ in own.items() if format_ == wanted]
         if not right:
-            raise UsageError(
-                f"nothing loads a shared library on {target.name}", where=path, expected=", ".join(own), actual=suffix
-            )
+            raise _no_library(target, path, own)
         raise UsageError(
             f"the suffix does not belong to {target.name}",
             where=path,
@@ -339,11 +339,24 @@ def output_format(path: str, choice: Format | None, target: Target) -> Format:
         )
     if said is not None and choice is not None and said != choice:
         raise UsageError(
-            "--emit contradicts the suffix", where=path, expected=f"--emit {said}", actual=f"--emit {choice}"
+            "--emit contradicts the suffix",
+            where=path,
+            expected=f"--emit {said}",
+            actual=f"--emit {choice}",
+            hint="leave --emit out, or correct -o",
         )
     if choice == "library" and target.image_suffix is None:
-        raise UsageError(f"nothing loads a shared library on {target.name}", where=path, expected=", ".join(own))
+        raise _no_library(target, path, own)
     return said or choice  # type: ignore[return-value] # one of them is there, or it would have been refused
+
+
+def _no_library(target: Target, path: str, own: Mapping[str, Format]) -> UsageError:
+    return UsageError(
+        f"nothing loads a shared library on {target.name}",
+        where=path,
+        expected=", ".join(own),
+        hint="write an object or archive to be linked, or a .pack to be placed in memory",
+    )
 
 
 def symbol_name(path: str, choice: str | None) -> str:
