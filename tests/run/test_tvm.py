@@ -227,8 +227,8 @@ def test_an_export_for_another_cpu_needs_to_be_told_nothing(
     )
     assert blob_of(tmp_path / "devc.o") == (packed(module), 64)
     assert blob_of(tmp_path / "ours.so")[0] == packed(module)
-    # There is no TVM runtime for this CPU here. What its loader begins with is done by the C library of the CPU:
-    # the library is opened, and the symbol, the constants behind it and the function are found.
+    # What TVM's loader begins with, done by the C library of the CPU: the library is opened, and the symbol, the bytes
+    # behind it and the function are found. test_tvm_aarch64.py has the runtime itself.
     (tmp_path / "main.c").write_text(OPENER)
     run(toolchain.c, "main.c", "-o", "main", "-ldl", cwd=tmp_path)
     done = run(*toolchain.runner(), str(tmp_path / "main"), str(tmp_path / "ours.so"))
