@@ -13,7 +13,7 @@ from emitter.records import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from emitter.targets._base import MachO
+    from emitter.targets._base import MachO, Target
 
 MAX_SECTION_ALIGN = 15  # the exponent that Apple's linker accepts
 NAME_SIZE = 16  # bytes of segname and sectname; a full name has no NUL
@@ -101,6 +101,15 @@ class StringTable:
     def data(self, alignment: int = 8) -> bytes:
         """Return the table, padded with zeros."""
         return bytes(self._data) + bytes(-len(self._data) % alignment)
+
+
+def facts_of(target: Target) -> MachO:
+    """Return the Mach-O facts of a target; raise LayoutError for one of another object format."""
+    if target.macho is None:
+        raise LayoutError(
+            "not a target of Mach-O", where=f"target {target.name}", expected="macho", actual=target.object_format
+        )
+    return target.macho
 
 
 def header(facts: MachO, filetype: int, flags: int, commands: Sequence[bytes]) -> bytes:

@@ -166,9 +166,7 @@ def _commands(  # noqa: PLR0917 - the places of six tables, in the order of the 
 
 def _check_request(target: Target, pack: PackPlan, install_name: str) -> tuple[MachO, bytes]:
     """Refuse what no library can hold; return what the target says, and the install name as bytes."""
-    facts = target.macho
-    if facts is None:
-        raise LayoutError("not a target of Mach-O", where=f"target {target.name}")
+    facts = macho.facts_of(target)
     if pack.alignment > target.max_page_size:
         raise LayoutError(
             "a library cannot keep the alignment of a tensor",

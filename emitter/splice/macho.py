@@ -45,8 +45,8 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
     Raises LayoutError for an alignment above 2^15, a name above 16 bytes, more than 4 GiB, more than 255 sections,
     protected symbols, and references between sections or windows on them, which no model for Mach-O has.
     """
-    facts = target.macho
-    if facts is None or model.references or model.windows:
+    facts = macho.facts_of(target)
+    if model.references or model.windows:
         raise LayoutError("a Mach-O object cannot hold this", where=f"target {target.name}", expected="plain data")
     merged, addresses = _place(model)
 

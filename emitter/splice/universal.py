@@ -9,27 +9,28 @@ from emitter import macho
 from emitter.errors import LayoutError, UsageError
 from emitter.layout import FilePlan, Piece, Slice, align_up, bulk_alignment
 from emitter.limits import MACHO_MAX_FILE_SIZE
+from emitter.macho import facts_of
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emitter.layout import Copy, PageHashes
-    from emitter.targets._base import MachO, Target
+    from emitter.targets._base import Target
 
 __all__ = ["check_slices", "plan_universal"]
 
 
 def check_slices(targets: Sequence[Target]) -> None:
     """Raise UsageError for targets that one universal file cannot hold: two platforms, or one CPU twice."""
-    if len({_facts(target).platform for target in targets}) > 1:
+    if len({facts_of(target).platform for target in targets}) > 1:
         raise UsageError(
             "a universal file is for one platform",
             expected=f"CPUs of the platform of {targets[0].name}",
             actual=", ".join(target.name for target in targets),
             hint="write one file for each, with {target} in -o, and join them with `xcodebuild -create-xcframework`",
         )
-    if len({(_facts(target).cputype, _facts(target).cpusubtype) for target in targets}) < len(targets):
+    if len({(facts_of(target).cputype, facts_of(target).cpusubtype) for target in targets}) < len(targets):
         raise UsageError(
             "a universal file holds each CPU once",
             actual=", ".join(target.name for target in targets),
@@ -42,7 +43,7 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
 
     Slices begin at multiples of 2^14, or of what makes copying fast. Raises LayoutError above 4 GiB.
     """
-    parts = sorted(parts, key=lambda part: (_facts(part[0]).cputype, _facts(part[0]).cpusubtype))
+    parts = sorted(parts, key=lambda part: (facts_of(part[0]).cputype, facts_of(part[0]).cpusubtype))
     slices: list[Slice] = []
     position = macho.FAT_HEADER_SIZE + macho.FAT_ARCH_SIZE * len(parts)
     for target, plan in parts:
@@ -60,7 +61,7 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
         )
 
     # File layout is fixed.
-    rows = [(_facts(one.target), one.offset, one.plan.size) for one in slices]
+    rows = [(facts_of(one.target), one.offset, one.plan.size) for one in slices]
     pieces = [Piece(0, macho.fat_header(rows, macho.SEGMENT_ALIGN))]
     copies: list[Copy] = []
     page_hashes: list[PageHashes] = []
@@ -71,9 +72,3 @@ def plan_universal(parts: Sequence[tuple[Target, FilePlan]]) -> FilePlan:
     first = slices[0].plan.pack_offset
     pack_offset = None if first is None else slices[0].offset + first
     return FilePlan(position, pieces, copies, pack_offset, page_hashes=page_hashes, slices=slices)
-
-
-def _facts(target: Target) -> MachO:
-    if target.macho is None:
-        raise LayoutError("not a target of Mach-O", where=f"target {target.name}")
-    return target.macho

@@ -207,6 +207,11 @@ def test_references_and_too_many_sections_are_refused() -> None:
     assert len(parse(plan_object(target, ObjectModel(many[:255], [])).pieces[0].data).sections) == 255
 
 
+def test_target_of_another_format_is_refused() -> None:
+    with pytest.raises(LayoutError, match="not a target of Mach-O: expected macho, found elf"):
+        plan_object(load("x86_64-linux-gnu"), ObjectModel([], []))
+
+
 @pytest.mark.parametrize(
     ("version", "packed"),
     [("11", 0x000B0000), ("10.15", 0x000A0F00), ("13.4.1", 0x000D0401), ("65535.255.255", 0xFFFFFFFF)],
