@@ -144,9 +144,10 @@ def page_size_of(profile: Profile, target: Target | None, reader: Reader) -> int
 
 
 def promises(name: str) -> bool:
-    """Return whether a file is called like a library or an object."""
+    """Return whether a file is called like a library or an object; `libc.so.6-gdb.py` is called like neither."""
     base = name.rpartition("/")[2]
-    return base.endswith(_PROMISES) or ".so." in base
+    version = base.partition(".so.")[2].replace(".", "")
+    return base.endswith(_PROMISES) or (version.isascii() and version.isdigit())
 
 
 def is_container(kind: str, item: Item) -> bool:

@@ -12,6 +12,7 @@ from emitter import Package, emit
 from emitter.errors import UsageError
 from emitter.verify import verify
 from emitter.verify.rules.abi import parse_isa
+from emitter.verify.identify import promises
 from emitter.verify.rules.dependencies import version_of
 from emitter.verify.settings import parse_size
 from tests.verify_files import phdr
@@ -62,6 +63,23 @@ def test_a_segment_may_end_where_the_file_ends(beyond: int, library: bytes, tmp_
 )
 def test_isa_strings(text: str, extensions: set[str]) -> None:
     assert parse_isa(text) == extensions
+
+
+@pytest.mark.parametrize(
+    ("name", "promised"),
+    [
+        ("libc.so.6", True),
+        ("lib/libstdc++.so.6.0.30", True),
+        ("libx.so", True),
+        ("x.o", True),
+        ("libstdc++.so.6.0.30-gdb.py", False),
+        ("libc.so.6.gz", False),
+        ("libx.so.", False),
+        ("so", False),
+    ],
+)
+def test_names_that_promise_an_artefact(name: str, promised: bool) -> None:
+    assert promises(name) == promised
 
 
 def test_versions_are_compared_by_numbers() -> None:
