@@ -42,6 +42,8 @@ PROOFS = (
     Proof("tests/run/test_pe_wine.py", 1,
           "programs under Wine open its libraries, and programs linked with its artefacts run", _WINDOWS[2:]),
     Proof("tests/run/test_object_links.py", 2, "GNU ld, lld and mold link its objects", _HOSTED + _CUDA),
+    Proof("tests/run/test_cuda.py", 2,
+          "NVIDIA's cuobjdump finds its GPU programs, and programs hand the best one to a driver", _CUDA),
     Proof("tests/run/test_android.py", 2, "clang and lld link its artefacts, and the rules of bionic's loader hold",
           _ANDROID),
     Proof("tests/run/test_zig_links.py", 2, "zig links its artefacts, and programs with its objects run", _ZIG),

@@ -53,19 +53,19 @@ class CudaDriver:
         self._loaded: dict[tuple[int, int], _Loaded] = {}
         self._context: int | None = None
         self._driver = _open(library)
-        self._call("cuInit", 0)
+        self.call("cuInit", 0)
         count = ctypes.c_int()
-        self._call("cuDeviceGetCount", ctypes.byref(count))
+        self.call("cuDeviceGetCount", ctypes.byref(count))
         if not 0 <= device < count.value:
             raise LoadError(
                 "there is no such GPU", expected=f"a device below {count.value}", actual=device, hint="count from 0"
             )
         handle = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(handle), device)
+        self.call("cuDeviceGet", ctypes.byref(handle), device)
         self._device = handle.value
         major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(major), _MAJOR, handle)
-        self._call("cuDeviceGetAttribute", ctypes.byref(minor), _MINOR, handle)
+        self.call("cuDeviceGetAttribute", ctypes.byref(major), _MAJOR, handle)
+        self.call("cuDeviceGetAttribute", ctypes.byref(minor), _MINOR, handle)
         self.sm: str = f"{major.value}{minor.value}"
         self._has_libraries = hasattr(self._driver, "cuLibraryLoadData")  # since CUDA 12.0
 
@@ -120,7 +120,7 @@ class CudaDriver:
             self._loaded.clear()
             if self._context is not None:
                 self._context = None
-                self._call("cuDevicePrimaryCtxRelease_v2", self._device)
+                self.call("cuDevicePrimaryCtxRelease_v2", self._device)
 
     def _build(self, source: ModuleSource) -> CudaProgram:
         where = f"module {shown(source.name)}"
@@ -146,9 +146,9 @@ class CudaDriver:
                 try:
                     if self._has_libraries:
                         none = (None, None, 0)
-                        self._call("cuLibraryLoadData", ctypes.byref(handle), image, *none, *none)
+                        self.call("cuLibraryLoadData", ctypes.byref(handle), image, *none, *none)
                     else:
-                        self._call("cuModuleLoadData", ctypes.byref(handle), image)
+                        self.call("cuModuleLoadData", ctypes.byref(handle), image)
                 except LoadError as error:
                     error.where = where
                     error.expected = f"a program for sm_{self.sm}"
@@ -163,15 +163,15 @@ class CudaDriver:
         import ctypes
 
         current = ctypes.c_void_p()
-        self._call("cuCtxGetCurrent", ctypes.byref(current))
+        self.call("cuCtxGetCurrent", ctypes.byref(current))
         if current.value:
             return
         with self._lock:
             if self._context is None:
                 context = ctypes.c_void_p()
-                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+                self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
                 self._context = context.value
-        self._call("cuCtxSetCurrent", ctypes.c_void_p(self._context))
+        self.call("cuCtxSetCurrent", ctypes.c_void_p(self._context))
 
     def _release(self, loaded: _Loaded) -> None:
         with self._lock:
@@ -180,10 +180,13 @@ class CudaDriver:
                 self._unload(loaded)
 
     def _unload(self, loaded: _Loaded) -> None:
-        self._call("cuLibraryUnload" if self._has_libraries else "cuModuleUnload", loaded.handle)
+        self.call("cuLibraryUnload" if self._has_libraries else "cuModuleUnload", loaded.handle)
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        """Call the driver; raise LoadError with its words if it refuses."""
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver with ctypes values; raise LoadError with its words if it refuses.
+
+        >>> driver.call("cuMemAlloc_v2", ctypes.byref(address), 4096)  # doctest: +SKIP
+        """
         function = getattr(self._driver, name, None)
         if function is None:
             raise LoadError(f"the CUDA driver has no {name}", where=self._driver._name, hint="update the driver")
@@ -276,7 +279,7 @@ class CudaProgram:
         )
         kernel = ctypes.c_void_p(self.kernel(name))
         self._driver._need_context()
-        self._driver._call(
+        self._driver.call(
             "cuLaunchKernel", kernel, *map(ctypes.c_uint, dimensions), ctypes.c_uint(shared_bytes),
             ctypes.c_void_p(stream), pointers, None,
         )  # fmt: skip
@@ -285,7 +288,7 @@ class CudaProgram:
         if self._loaded is None:
             raise LoadError("the program is closed", where=self._where, hint="load it again")
         try:
-            self._driver._call(function, *places, self._loaded.handle, name.encode())
+            self._driver.call(function, *places, self._loaded.handle, name.encode())
         except LoadError as error:
             raise LoadError(
                 f"the program has no {what} {shown(name)}",
