@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from emitter.package import Source
 
-__all__ = ["CodeInput", "CodeKind", "code_input", "code_kind", "read_source"]
+__all__ = ["CodeInput", "CodeKind", "code_input", "code_kind", "producer", "read_source"]
 
 CodeKind: TypeAlias = 'Literal["ir", "bitcode", "object", "archive"]'
 
@@ -36,6 +36,10 @@ _IR_WORDS = (
 )  # fmt: skip
 
 _MAX_IR = 1 << 30
+
+_CHAR6 = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+_IDENTIFICATION = 128  # bytes in which the first block of a file says what made it
+_LLVM_IN_CHAR6 = sum(_CHAR6.index(character) << 6 * n for n, character in enumerate("LLVM"))
 
 
 class CodeInput(NamedTuple):
@@ -109,6 +113,19 @@ def code_input(code: object) -> CodeInput:
     if kind is None:
         raise _no_code(path, head[:8])
     return CodeInput(path, kind, source)
+
+
+def producer(bitcode: bytes) -> str:
+    """Return what made a bitcode file, such as "LLVM14.0.6"; empty where it does not say.
+
+    LLVM, "Bitcode File Format": IDENTIFICATION_BLOCK, whose string is an array of char6 behind its length in vbr6.
+    """
+    bits = int.from_bytes(bitcode[:_IDENTIFICATION], "little")
+    for at in range(_IDENTIFICATION * 8 - 24):
+        if bits >> at & 0xFFFFFF == _LLVM_IN_CHAR6:
+            length = bits >> (at - 6) & 31
+            return "".join(_CHAR6[bits >> (at + 6 * n) & 63] for n in range(length))
+    return ""
 
 
 def read_source(code: CodeInput) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 
-from emitter.code import read_source
+from emitter.code import producer, read_source
 from emitter.errors import InputError, TargetError, UsageError
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +35,7 @@ _ATTRIBUTE = re.compile(r"'([^']*)' is not a recognized (?:feature|processor) fo
 
 # The last words of LLVM before it ends the process: those of an assertion, of report_fatal_error, of the driver.
 _LAST_WORDS = ("LLVM ERROR:", "UNREACHABLE", "Assertion", "error:", "fatal error")
+_NO_MEMORY = ("bad_alloc", "out of memory", "MemoryError", "failed to map segment", "Cannot allocate memory")
 _MANGLED = "PLEASE submit a bug report"
 _SHOWN = 400
 
@@ -192,7 +193,8 @@ def _run(
     words = done.stderr.decode(errors="replace")
     head, newline, data = done.stdout.partition(b"\n")
     if done.returncode or not newline:
-        raise _died(where, done.returncode, words, target, settings)
+        made = [producer(data) for one, data in zip(inputs, modules, strict=True) if one.kind == "bitcode"]
+        raise _died(where, done.returncode, words, target, settings, made)
     facts = json.loads(head)
     problem = facts.get("error")
     if problem is not None:
@@ -222,7 +224,9 @@ def _judge_ignored(line: str, where: str, settings: Settings, say: Callable[[str
     )
 
 
-def _died(where: str, status: int, words: str, target: Target, settings: Settings) -> InputError:
+def _died(  # noqa: PLR0917 - what is known of a death
+    where: str, status: int, words: str, target: Target, settings: Settings, made: Sequence[str]
+) -> InputError:
     import signal
 
     if status == -getattr(signal, "SIGXCPU", 0) and status:
@@ -230,14 +234,17 @@ def _died(where: str, status: int, words: str, target: Target, settings: Setting
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     if any("No module named 'llvmlite'" in line for line in lines):
         return InputError("LLVM compiles this, and llvmlite is not installed", where=where, hint="pip install llvmlite")
-    if any("bad_alloc" in line or "out of memory" in line.lower() or "MemoryError" in line for line in lines):
+    if any(sign in line for line in lines for sign in _NO_MEMORY):
         return _too_much(where, settings)
     message = next((line for line in lines if any(sign in line for sign in _LAST_WORDS) and _MANGLED not in line), "")
     message = message or (lines[-1] if lines else "it said nothing")
+    message = message[max(message.find("Assertion"), 0) :]  # where LLVM was built is nobody's affair
     name = next((one.name for one in signal.Signals if one == -status), f"exit status {status}")
     hint = None
     if "asm parser" in message:
         hint = f"llvmlite reads no assembly of {target.name}: assemble that part with a compiler, and give its object"
+    elif made:
+        hint = f"the bitcode was made by {', '.join(dict.fromkeys(one or 'an unknown version' for one in made))}"
     return InputError(f"LLVM gave up on the code ({name}): {message[:_SHOWN]}", where=where, hint=hint)
 
 

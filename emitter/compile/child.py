@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from emitter.code import producer
 from emitter.compile.platform import contradiction
 from emitter.compile.signatures import signatures
 
@@ -22,7 +23,6 @@ __all__ = ["main"]
 
 _SPEED = {"0": 0, "1": 1, "2": 2, "3": 3}
 
-_TYPED_POINTERS = re.compile(r"\w\*|use 'ptr' instead|ptr\* is invalid")
 _ASM_CALL = re.compile(r"^.*\b(?:call|invoke|callbr)\b.*\basm\b[^\"]*\"((?:[^\"\\]|\\.)+)\"", re.MULTILINE)
 _EXTERNAL = ("external", "extern_weak")
 _LOCAL = ("internal", "private")
@@ -133,13 +133,8 @@ def _parse(binding: Any, one: Mapping[str, Any], target: Mapping[str, Any]) -> A
         words = _words(error)
         hint = None
         version = ".".join(map(str, binding.llvm_version_info))
-        if one["kind"] == "ir" and _TYPED_POINTERS.search(words):
-            hint = (
-                f"text with typed pointers is that of LLVM 14 or older, and LLVM {version} reads opaque ones: give the "
-                "bitcode (.bc), which it upgrades, or compile with -Xclang -opaque-pointers"
-            )
-        elif one["kind"] == "bitcode":
-            hint = f"LLVM {version} reads the bitcode of older versions, and of itself"
+        if one["kind"] == "bitcode":
+            hint = f"made by {producer(data) or 'an unknown version'}; LLVM {version} reads it up to its own version"
         raise _Refusal(f"LLVM cannot read it: {words}", where=path, hint=hint) from error
     found = contradiction(str(module.triple), str(module.data_layout), target)
     if found is not None:

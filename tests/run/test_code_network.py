@@ -264,7 +264,8 @@ def test_code_of_numba(tmp_path: Path) -> None:
     given = ", ".join(f"ptr @{name}" for name in names)
     wrapper = run._wrapper_name
     shim = (
-        f"{declared}@a = internal global [400 x float] zeroinitializer\n@b = internal global [384 x float] zeroinitializer\n"
+        f"{declared}@a = internal global [400 x float] zeroinitializer\n"
+        "@b = internal global [384 x float] zeroinitializer\n"
         f'declare ptr @"{wrapper}"({", ".join(["ptr"] * 10)})\ndefine void @infer(ptr %image, ptr %out) {{\n'
         f'  %r = call ptr @"{wrapper}"(ptr %image, {given}, ptr @a, ptr @b, ptr %out)\n  ret void\n}}\n'
     )

@@ -1,0 +1,241 @@
+"""LLVM in a process of its own: everything that goes wrong there is one error, and what is there already stays."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emitter import Package, emit, targets
+from emitter.compile import settings_of
+from emitter.compile.platform import contradiction, parts
+from emitter.compile.signatures import signatures
+from emitter.errors import EmitterError, InputError, TargetError
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+IR = """\
+@net_t_w = external constant [12 x float]
+define float @at(i64 %i) {
+  %p = getelementptr float, ptr @net_t_w, i64 %i
+  %v = load float, ptr %p
+  ret float %v
+}
+"""
+
+# Dear for LLVM: blocks of 20000 steps that depend on one another.
+HEAVY = "".join(
+    f"define void @g{k}(ptr %p) {{\n"
+    + "".join(
+        f"%a{i} = load volatile i64, ptr %p\n%b{i} = mul i64 %a{i}, %a{i}\nstore i64 %b{i}, ptr %p\n"
+        for i in range(20000)
+    )
+    + "ret void\n}\n"
+    for k in range(4)
+)
+BITCODE = sorted((Path(__file__).parent.parent / "data" / "bitcode").glob("llvm-*.bc"))
+ARM_ASM = 'define void @g() {\n call void asm sideeffect "dmb ish", ""()\n ret void\n}\n'
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", **options: object) -> bytes:
+    """Emit 12 floats and code as an archive, which needs no linker."""
+    package = Package()
+    package.add_tensor("w", np.arange(12, dtype=np.float32))
+    for one in code:
+        package.add_code(one)
+    output = tmp_path / "libnet.a"
+    emit(package, output, target=target, **options)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "options", "message"),
+    [
+        ("define float @f( {\n ret\n}\n", "x86_64-linux-gnu", {}, "LLVM cannot read it.*error: expected type"),
+        (b"BC\xc0\xde" + bytes(64), "x86_64-linux-gnu", {},
+         r"LLVM cannot read it.*an unknown version; LLVM 22\S* reads it up to its own"),
+        (IR.replace("ret float %v", "ret float %x"), "x86_64-linux-gnu", {}, "use of undefined value '%x'"),
+        ('target triple = "x86_64-unknown-linux-gnu"\n' + IR, "aarch64-linux-gnu", {},
+         "for another platform: expected aarch64-unknown-linux-gnu, found x86_64-unknown-linux-gnu"),
+        ('target datalayout = "E-m:e"\n' + IR, "x86_64-linux-gnu", {},
+         "another data layout.*expected e-m:e.*found E"),
+        (IR + ARM_ASM, "aarch64-linux-gnu", {}, "holds assembly.*dmb ish; assemble"),
+        ('module asm "nop"\n' + IR, "riscv64-linux-gnu", {}, "holds assembly.*found nop"),
+        (IR + ARM_ASM, "x86_64-linux-gnu", {}, "invalid instruction mnemonic 'dmb'"),
+        (IR + 'define i32 @g() {\n %x = call i32 @llvm.read_register.i32(metadata !0)\n ret i32 %x\n}\n'
+         'declare i32 @llvm.read_register.i32(metadata)\n!0 = !{!"nosuch"}\n', "aarch64-linux-gnu", {},
+         "LLVM gave up on the code.*nosuch"),
+        (IR + HEAVY, "x86_64-linux-gnu", {"compile_seconds": 1}, "did not come to an end in time.*at most 1 seconds"),
+        (IR + "@big = constant [800000000 x i8] zeroinitializer\n", "x86_64-linux-gnu", {"compile_memory": 400},
+         "more memory than it may have.*at most 400 MiB"),
+        (IR, "x86_64-linux-gnu", {"compile_memory": 60}, "more memory than it may have.*at most 60 MiB"),
+        (IR, "aarch64-linux-gnu", {"cpu": "nosuch"}, "'nosuch' is not a recognized processor"),
+        (IR, "x86_64-linux-gnu", {"features": "+nosuch"}, r"'\+nosuch' is not a recognized feature"),
+        (IR, "riscv64-linux-gnu", {"features": "-d"}, r"expected \+d among --features"),
+        (IR, "riscv64-linux-gnu", {"abi": "lp64"}, "another ABI.*expected lp64d, found lp64"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_in_llvm_is_one_error(
+    code: str | bytes, target: str, options: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "libnet.a"
+    output.write_bytes(b"old")
+    with pytest.raises(EmitterError, match=message) as caught:
+        make(tmp_path, code, target=target, **options)
+    assert "\n" not in str(caught.value)
+    assert output.read_bytes() == b"old"
+    assert {entry.name for entry in tmp_path.iterdir()} <= {"libnet.a", "cache"}
+
+
+@pytest.mark.parametrize("path", BITCODE, ids=[path.stem for path in BITCODE])
+def test_bitcode_of_older_versions_is_read(path: Path, tmp_path: Path) -> None:
+    assert b"at\0" in make(tmp_path, path.read_bytes())
+
+
+def test_bitcode_that_cannot_be_read_names_both_versions(tmp_path: Path) -> None:
+    data = bytearray(BITCODE[0].read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(64)
+    with pytest.raises(InputError, match=r"LLVM gave up.*Assertion.*made by LLVM13\.0\.1"):
+        make(tmp_path, bytes(data))  # LLVM ends the process
+    with pytest.raises(InputError, match=r"cannot read it.*made by LLVM13\.0\.1; LLVM \d\S* reads it up to its own"):
+        make(tmp_path, bytes(data[: middle // 4 * 4]))
+
+
+def test_two_modules_are_linked_and_may_not_define_the_same(tmp_path: Path) -> None:
+    caller = "declare float @at(i64)\ndefine float @first() {\n %v = call float @at(i64 0)\n ret float %v\n}\n"
+    assert b"first" in make(tmp_path, IR, caller)
+    with pytest.raises(InputError, match=r"cannot link the modules.*at.*multiply defined"):
+        make(tmp_path, IR, IR)
+
+
+def test_assembly_that_is_empty_or_the_hosts_own_compiles(tmp_path: Path) -> None:
+    barrier = 'define void @g() {\n call void asm sideeffect "", "~{memory}"()\n ret void\n}\n'
+    make(tmp_path, IR + barrier, target="aarch64-linux-gnu")
+    if targets.resolve("native").target.name == "x86_64-linux-gnu":
+        make(tmp_path, IR + barrier.replace('""', '"pause"'))
+
+
+def test_the_same_code_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make(tmp_path, IR)
+
+    def forbidden(*_arguments: object, **_named: object) -> None:
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "run", forbidden)
+        assert make(tmp_path, IR) == first
+        for changed in ({"opt_level": 0}, {"features": "+avx2"}, {"target": "aarch64-linux-gnu"}, {"no_cache": True}):
+            with pytest.raises(AssertionError):
+                make(tmp_path, IR, **changed)  # type: ignore[arg-type] # each is one of its options
+        with pytest.raises(AssertionError):
+            make(tmp_path, IR + "; another byte\n")
+
+
+@pytest.mark.parametrize("damage", [b"", b"emitter-code/1 00\n{}\n", b"x" * 100])
+def test_a_damaged_entry_is_compiled_anew(damage: bytes, tmp_path: Path) -> None:
+    first = make(tmp_path, IR)
+    (entry,) = (tmp_path / "cache").iterdir()
+    kept = entry.read_bytes()
+    entry.write_bytes(damage or kept[:-1])
+    assert make(tmp_path, IR) == first
+    assert entry.read_bytes() == kept
+
+
+def test_a_cache_of_others_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(EmitterError, match=r"folder that others may write to"):
+        make(tmp_path, IR)
+    folder.chmod(0o700)
+    first = make(tmp_path, IR)
+    (entry,) = folder.iterdir()
+    entry.chmod(0o666)
+    (tmp_path / "other").write_bytes(entry.read_bytes())
+    assert make(tmp_path, IR) == first
+    assert entry.stat().st_mode & 0o777 == 0o600  # it was not trusted, and is written anew
+    entry.unlink()
+    entry.symlink_to(tmp_path / "other")
+    assert make(tmp_path, IR) == first
+    assert not entry.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("triple", "layout", "target", "contradicts"),
+    [
+        ("", "", "aarch64-linux-gnu", False),
+        ("aarch64-pc-linux-gnu", "", "aarch64-linux-gnu", False),
+        ("arm64-linux-gnu", "", "aarch64-linux-gnu", False),
+        ("aarch64-unknown-linux-musl", "", "aarch64-linux-gnu", False),
+        ("aarch64-unknown-linux-android24", "", "aarch64-linux-gnu", True),
+        ("x86_64-apple-macosx10.15.0", "", "x86_64-apple-macos", False),
+        ("arm64-apple-macos13", "", "arm64-apple-macos", False),
+        ("arm64-apple-ios16.0.0", "", "arm64-apple-macos", True),
+        ("x86_64-pc-windows-msvc19.33.0", "", "x86_64-windows-msvc", False),
+        ("x86_64-w64-windows-gnu", "", "x86_64-windows-msvc", True),
+        ("i686-unknown-linux-gnu", "", "x86_64-linux-gnu", True),
+        ("nonsense", "", "x86_64-linux-gnu", True),
+        ("", "e", "x86_64-linux-gnu", False),
+        ("", "E", "x86_64-linux-gnu", True),
+        ("", "e-p:32:32", "x86_64-linux-gnu", True),
+        ("", "E-m:e-i1:8:16-i8:8:16-i64:64-f128:64-a:8:16-n32:64", "s390x-linux-gnu", False),
+    ],
+)
+def test_triple_and_data_layout_must_not_contradict_the_target(
+    triple: str, layout: str, target: str, contradicts: bool
+) -> None:
+    one = targets.load(target)
+    found = contradiction(triple, layout, {"triple": one.llvm_triple, "data_layout": one.data_layout})
+    assert (found is not None) == contradicts
+
+
+def test_every_target_agrees_with_itself() -> None:
+    for one in targets.describe_all():
+        target = {"triple": one.llvm_triple, "data_layout": one.data_layout}
+        assert contradiction(one.llvm_triple, one.data_layout, target) is None, one.name
+        assert parts(one.llvm_triple)[0]
+
+
+def test_an_abi_needs_its_registers() -> None:
+    target = targets.load("riscv64-linux-gnu")
+    assert settings_of(target, None, None, "+v", None, None, None, None).features == "+m,+a,+f,+d,+c,+v"
+    with pytest.raises(TargetError, match="lp64d"):
+        settings_of(target, None, None, "-d", None, None, None, None)
+    assert settings_of(target, None, None, "-d,+d", None, None, None, None).level == "2"
+
+
+DEBUG = """\
+define dso_local i32 @f(ptr noundef %0, ptr %1) local_unnamed_addr #0 !dbg !10 {
+  ret i32 0, !dbg !20
+}
+define void @g(ptr sret({ i64, i64, i64 }) %0) {
+}
+define i1 @h(i1 zeroext %0) {
+}
+define double @"a.b"(i32, ...) {
+}
+!4 = !DIBasicType(name: "float", size: 32, encoding: DW_ATE_float)
+!5 = !DIDerivedType(tag: DW_TAG_const_type, baseType: !4)
+!6 = !DIDerivedType(tag: DW_TAG_pointer_type, baseType: !5, size: 64)
+!7 = !DIBasicType(name: "unsigned int", size: 32, encoding: DW_ATE_unsigned)
+!8 = !DIDerivedType(tag: DW_TAG_typedef, name: "count", file: !1, baseType: !7)
+!9 = !DIDerivedType(tag: DW_TAG_pointer_type, baseType: !30, size: 64)
+!10 = distinct !DISubprogram(name: "f", scope: !1, file: !1, line: 3, type: !11, unit: !0)
+!11 = !DISubroutineType(types: !12)
+!12 = !{!8, !6, !9}
+!30 = distinct !DICompositeType(tag: DW_TAG_structure_type, name: "s", file: !1, size: 64, elements: !2)
+"""
+
+
+def test_types_of_c_come_from_debug_information_or_from_simple_types() -> None:
+    found = signatures(DEBUG, ["f", "g", "h", "a.b", "missing"])
+    assert found["f"] == ["uint32_t", "const float *", "void *"]
+    assert found["g"] is found["h"] is found["a.b"] is found["missing"] is None
