@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import pack_into, unpack_from
 
 from emitter.errors import LayoutError
-from emitter.layout import Piece, align_up, bulk_alignment
+from emitter.layout import BULK_ALIGNMENTS, Piece, align_up, bulk_alignment
 from emitter.limits import COFF_MAX_FILE_SIZE, ELF32_MAX_FILE_SIZE, MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 
@@ -38,15 +38,15 @@ def grow(target: Target, data: bytes, symbol: str, size: int) -> Grown:
     from emitter.inspect.view import View
 
     limit, function = _FORMATS[target.object_format]
-    start, end, pieces = function(target, View.of_bytes(data, "LLVM's object"), bytearray(data), symbol, size)
-    if end > limit and not (target.object_format == "elf" and target.pointer_width == 64):
+    most = len(data) + size + BULK_ALIGNMENTS[0][1]  # wherever it is put
+    if most > limit and not (target.object_format == "elf" and target.pointer_width == 64):
         raise LayoutError(
             f"too large for an object of {target.name}",
             expected=f"at most {limit} bytes",
-            actual=end,
+            actual=most,
             hint="split the package",
         )
-    return start, end, pieces
+    return function(target, View.of_bytes(data, "LLVM's object"), bytearray(data), symbol, size)
 
 
 def _at_the_end(data: bytearray, alignment: int, size: int) -> int:
@@ -59,22 +59,17 @@ def _grow_elf(target: Target, view: View, data: bytearray, symbol: str, size: in
     elf = ElfFile(view)
     table, found = next((table, one) for table, one in elf.all_symbols() if one.name == symbol)
     start = _at_the_end(data, elf.shdrs[found.shndx].sh_addralign, size)
-    word = elf.layouts.word_size
     for number, header in enumerate(elf.shdrs):
         at = elf.ehdr.e_shoff + number * elf.ehdr.e_shentsize
         if number == found.shndx:
-            pack_into(elf.layouts.shdr, data, at, *header._replace(sh_offset=start, sh_size=min(size, _word_max(word))))
+            pack_into(elf.layouts.shdr, data, at, *header._replace(sh_offset=start, sh_size=size))
         elif target.attributes is None and elf.section_name(number).endswith(".attributes"):
             # LLVM's for AArch64, which older linkers mishandle: an inactive header takes its place.
             pack_into(elf.layouts.shdr, data, at, *[0] * len(header))
     offset, code = _SYMBOL_SIZE[elf.is_64]
     at = table.offset + found.number * table.entry_size + offset
-    pack_into(elf.layouts.order + code, data, at, min(size, _word_max(word)))
+    pack_into(elf.layouts.order + code, data, at, size)
     return start, start + size, [Piece(0, bytes(data))]
-
-
-def _word_max(word: int) -> int:
-    return (1 << 8 * word) - 1  # what is more is refused, once the whole is known
 
 
 def _grow_coff(_target: Target, view: View, data: bytearray, symbol: str, size: int) -> Grown:
@@ -85,13 +80,12 @@ def _grow_coff(_target: Target, view: View, data: bytearray, symbol: str, size: 
     prefixed = (symbol, f"_{symbol}")
     number = next(one.SectionNumber for one in symbols if one.external and one.name in prefixed)
     start = _at_the_end(data, coff.sections[number - 1].alignment, size)
-    stated = min(size, COFF_MAX_FILE_SIZE)
     # SizeOfRawData, PointerToRawData
-    pack_into("<2I", data, _COFF_FILE_HEADER + _COFF_SECTION_HEADER * (number - 1) + 16, stated, start & 0xFFFFFFFF)
+    pack_into("<2I", data, _COFF_FILE_HEADER + _COFF_SECTION_HEADER * (number - 1) + 16, size, start)
     table = unpack_from("<I", data, 8)[0]  # PointerToSymbolTable
     for one in symbols:
         if one.section_definition is not None and one.SectionNumber == number:
-            pack_into("<I2HI", data, table + _COFF_SYMBOL * (one.number + 1), stated, 0, 0, 0)  # Length, CheckSum
+            pack_into("<I2HI", data, table + _COFF_SYMBOL * (one.number + 1), size, 0, 0, 0)  # Length, CheckSum
     return start, start + size, [Piece(0, bytes(data))]
 
 

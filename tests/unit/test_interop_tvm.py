@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import emitter
 from emitter.contents import package_of
 from emitter.dtypes import TABLE, DType
-from emitter.errors import EmitterError, InputError, UsageError
+from emitter.errors import EmitterError, InputError, LayoutError, UsageError
 from emitter.extract import extract
 from emitter.inspect import open_file
 from emitter.inspect.view import View
@@ -197,6 +197,30 @@ def test_a_system_library_is_an_object(tmp_path: Path, output: str) -> None:
         emit_library_bin(five_modules(), tmp_path / output, target="x86_64-linux-gnu", system_lib_prefix="")
     with pytest.raises(UsageError, match="TVM cannot be given this"):
         emit_library_bin(five_modules(), tmp_path / "x.pack", target="x86_64-linux-gnu")
+
+
+@pytest.mark.parametrize("prefix", [None, "p_"])
+def test_payloads_beyond_4_gib(tmp_path: Path, prefix: str | None) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(5 << 30)
+    package = Package()
+    package.add_raw("w", tmp_path / "hole")
+    path = tmp_path / "x.o"
+    emit_library_bin(package, path, target="x86_64-linux-gnu", system_lib_prefix=prefix)
+    size = plan_wire(package).size
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        section = section_of(elf, ".lrodata" if prefix is None else ".lrodata.tvm")
+        (symbol,) = section_of(elf, ".symtab").get_symbol_by_name(f"{prefix or ''}{SYMBOL}")
+        assert (section["sh_size"], section["sh_flags"], symbol["st_size"]) == (size, 0x10000002, size)
+    assert path.stat().st_blocks * 512 < 1 << 20  # a hole stays one
+    for target_name, name in (
+        ("arm64-apple-macos", "x.o"),
+        ("x86_64-windows-msvc", "x.obj"),
+        ("i686-linux-gnu", "x.o"),
+    ):
+        with pytest.raises(LayoutError, match="too large"):
+            emit_library_bin(package, tmp_path / name, target=target_name, system_lib_prefix=prefix)
 
 
 def test_tensors_alone_are_the_root_above_the_library(tmp_path: Path) -> None:
