@@ -207,7 +207,10 @@ class Library:
         if self.encoding.is_64:
             return [elf.Phdr(*row) for row in self._rows("2I6Q", self.e_phoff, self.e_phnum)]
         rows = self._rows("8I", self.e_phoff, self.e_phnum)
-        return [elf.Phdr(row[0], row[6], *row[1:6], row[7]) for row in rows]
+        return [
+            elf.Phdr(p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align)
+            for p_type, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_flags, p_align in rows
+        ]
 
     def _symbols(self, offset: int, count: int) -> list[Sym]:
         if self.encoding.is_64:

@@ -173,7 +173,7 @@ def plan_attach(
 
 def _end_of_contents(library: Library) -> int:
     """Return the end of what stays: everything but the section headers and their names, where these are last."""
-    ends = [library.encoding.ehdr_size, library.e_phoff + library.e_phnum * library.encoding.phdr_size]
+    ends: list[int] = [library.encoding.ehdr_size, library.e_phoff + library.e_phnum * library.encoding.phdr_size]
     ends += (phdr.p_offset + phdr.p_filesz for phdr in library.phdrs)
     ends += (
         row.sh_offset + row.sh_size

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -35,6 +35,7 @@ from emitter.model import TensorSymbol
 from emitter.pack.plan import PackPlan, plan_pack
 from tests.attach_files import compile_kernels, hash_of, link, package_of, write_stub
 from tests.c_tools import need
+from tests.elf_images import section_of
 from tests.support import build_pack
 
 if TYPE_CHECKING:
@@ -94,9 +95,8 @@ def test_the_object_holds_a_note_that_leads_to_what_is_filled_in(target: Any, tm
     with (tmp_path / "stub.o").open("rb") as file:
         elf = ELFFile(file)
         names = [section.name for section in elf.iter_sections()]
-        note = elf.get_section_by_name(".note.emitter.attach")
-        symtab = elf.get_section_by_name(".symtab")
-        assert note is not None and symtab is not None
+        note = section_of(elf, ".note.emitter.attach")
+        symtab = section_of(elf, ".symtab")
         assert (note["sh_addralign"], note["sh_type"], note["sh_flags"]) == (8, "SHT_NOTE", 2)
         (parsed,) = note.iter_notes()
         assert (parsed["n_name"], parsed["n_descsz"]) == ("emitter", target.pointer_width // 2)
@@ -109,8 +109,7 @@ def test_the_object_holds_a_note_that_leads_to_what_is_filled_in(target: Any, tm
             assert symbols[name]["st_other"]["visibility"] == "STV_DEFAULT"
             assert symbols[name]["st_info"]["type"] == "STT_OBJECT"
         # Four words, each of them relocated to the start of a section.
-        table = elf.get_section_by_name(f".{target.relocation_section}.note.emitter.attach")
-        assert table is not None
+        table = section_of(elf, f".{target.relocation_section}.note.emitter.attach")
         offsets = sorted({relocation["r_offset"] for relocation in table.iter_relocations()})
         word = target.pointer_width // 8
         assert offsets == [24 + index * word for index in range(4)]
@@ -182,17 +181,15 @@ def test_the_result_is_what_loaders_and_tools_expect(attached: Path, linked: Lin
     with attached.open("rb") as file:
         elf = ELFFile(file)
         loads = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
-        section = elf.get_section_by_name(".emitter")
-        assert section is not None
+        section = section_of(elf, ".emitter")
         assert (loads[-1]["p_flags"], loads[-1]["p_vaddr"], loads[-1]["p_offset"]) == (
             4,
             section["sh_addr"],
             section["sh_offset"],
         )
         assert section.data() == build_pack(package_of(PAYLOAD))
-        dynsym = elf.get_section_by_name(".dynsym")
-        symtab = elf.get_section_by_name(".symtab")
-        assert dynsym is not None and symtab is not None
+        dynsym = section_of(elf, ".dynsym")
+        symtab = section_of(elf, ".symtab")
         for table in (dynsym, symtab):
             for name in ("model", "emitter_pack"):
                 (symbol,) = table.get_symbol_by_name(name)
@@ -201,7 +198,7 @@ def test_the_result_is_what_loaders_and_tools_expect(attached: Path, linked: Lin
                 assert symbol["st_other"]["visibility"] == "STV_PROTECTED"
         assert magic(TARGET) not in attached.read_bytes()
         notes = [note for segment in elf.iter_segments() if segment["p_type"] == "PT_NOTE"
-                 for note in segment.iter_notes()]  # fmt: skip
+                 for note in cast("Any", segment).iter_notes()]  # fmt: skip
         assert sorted(note["n_name"] for note in notes) == ["GNU", "emitter"]
     assert os.stat(attached).st_mode & 0o111
 
@@ -227,8 +224,7 @@ def test_the_build_id_speaks_of_code_and_payload(linked: Linked, tmp_path: Path)
         path = tmp_path / f"{number}.so"
         attach(str(linked.path), str(path), TARGET, plan_pack(package_of(payload), "little"), name="model")
         with path.open("rb") as file:
-            note = ELFFile(file).get_section_by_name(".note.gnu.build-id")
-            assert note is not None
+            note = section_of(ELFFile(file), ".note.gnu.build-id")
             (parsed,) = note.iter_notes()
             found.add(parsed["n_desc"])
     assert len(found) == 2
@@ -249,8 +245,7 @@ def test_tensors_have_symbols_where_they_are_asked_for(linked: Linked, tmp_path:
     attach(str(path), str(path), TARGET, linked.pack, name="model", symbols=symbols)
     with path.open("rb") as file:
         elf = ELFFile(file)
-        dynsym, section = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".emitter")
-        assert dynsym is not None and section is not None
+        dynsym, section = section_of(elf, ".dynsym"), section_of(elf, ".emitter")
         (symbol,) = dynsym.get_symbol_by_name("model_t_b")
         at = symbol["st_value"] - section["sh_addr"]
         assert section.data()[at : at + symbol["st_size"]] == PAYLOAD["b"]
@@ -411,11 +406,9 @@ def test_the_check_sees_every_word_that_leads_to_the_payload(attached: Path, lin
     good = attached.read_bytes()
     with attached.open("rb") as file:
         elf = ELFFile(file)
-        symtab, dynsym = elf.get_section_by_name(".symtab"), elf.get_section_by_name(".dynsym")
-        note, section = elf.get_section_by_name(".note.emitter"), elf.get_section_by_name(".emitter")
-        assert symtab is not None and dynsym is not None and note is not None and section is not None
-        rodata = elf.get_section_by_name(".rodata")
-        assert rodata is not None
+        symtab, dynsym = section_of(elf, ".symtab"), section_of(elf, ".dynsym")
+        note, section = section_of(elf, ".note.emitter"), section_of(elf, ".emitter")
+        rodata = section_of(elf, ".rodata")
         shift = rodata["sh_offset"] - rodata["sh_addr"]
         value = {name: symtab.get_symbol_by_name(name)[0]["st_value"] for name in ("model_descriptor", "model_size")}
         number = next(n for n in range(dynsym.num_symbols()) if dynsym.get_symbol(n).name == "model")
@@ -463,8 +456,7 @@ def test_the_check_sees_a_placeholder_that_is_left(linked: Linked, attached: Pat
     plan = linked.plan()
     data = bytearray(attached.read_bytes())
     with linked.path.open("rb") as file:
-        symtab = ELFFile(file).get_section_by_name(".symtab")
-        assert symtab is not None
+        symtab = section_of(ELFFile(file), ".symtab")
         at = symtab.get_symbol_by_name("model_descriptor")[0]["st_value"]
     data[at : at + 16] = magic(TARGET)
     attached.write_bytes(data)
