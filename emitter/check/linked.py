@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["check_library", "check_linked", "check_pack_at"]
 
 _STEP = 4 << 20
+_BUILD_ID_DESC = 16  # behind the note's head, and its owner "GNU"
 
 
-def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> int:
+def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tuple[int, int | None]:
     """Return the file offset of the pack in a linked library, or in an object that was joined with code.
 
+    The second is the file offset of the build id, None where there is none.
     Its index and the CRC-32C of each payload are compared with what was written. Raises OutputError for a difference.
     """
     from emitter.inspect import open_file
@@ -44,7 +46,8 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> in
                 found = crc32c(view.read(at, min(_STEP, start + payload.size - at), "a payload"), found)
             if found != crc:
                 raise difference(f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}")
-    return offset
+        notes = [one.offset + _BUILD_ID_DESC for one in report.sections if one.name == ".note.gnu.build-id"]
+    return offset, (notes or [None])[0]
 
 
 def check_library(path: str, job: Job) -> None:

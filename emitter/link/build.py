@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 
-from emitter.layout import FilePlan
+from emitter.layout import BUILD_ID_SIZE, FilePlan
 from emitter.output import DATA_MODE, IMAGE_MODE, LinkedFile, OutputFile, open_output
 from emitter.package import OPEN_FLAGS, Package
+from emitter.reading import pread
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import hashlib
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
 
     from emitter.jobs import Job
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from emitter.transfer import Progress
 
 __all__ = ["build"]
+
+_STEP = 4 << 20
 
 
 def build(
@@ -59,10 +63,31 @@ def build(
 
     from emitter.check.linked import check_linked
 
-    offset = check_linked(linked, job, pack, crcs)
+    offset, build_id = check_linked(linked, job, pack, crcs)
     out = stack.enter_context(LinkedFile(job.path, linked, sources))
-    plan = FilePlan(out.size, (), [copy.moved(offset) for copy in pack.payloads], offset)
+    plan = FilePlan(out.size, (), [copy.moved(offset) for copy in pack.payloads], offset, build_id)
+    if build_id is not None:
+        out.write(_identity(out, plan, crcs), build_id)
     return job._replace(plan=plan), out, crcs
+
+
+def _identity(out: OutputFile, plan: FilePlan, crcs: Sequence[int]) -> bytes:
+    """Return the build id: of all bytes but those of payloads, of which size and CRC-32C stand for them."""
+    from hashlib import sha256
+
+    digest = sha256()
+    at = 0
+    for copy, crc in sorted(zip(plan.copies, crcs, strict=True), key=lambda pair: pair[0].offset):
+        _hash(digest, out.fd, at, copy.offset)
+        digest.update(copy.size.to_bytes(8, "little") + crc.to_bytes(4, "little"))
+        at = copy.offset + copy.size
+    _hash(digest, out.fd, at, plan.size)
+    return digest.digest()[:BUILD_ID_SIZE]
+
+
+def _hash(digest: hashlib._Hash, fd: int, start: int, end: int) -> None:
+    for at in range(start, end, _STEP):
+        digest.update(pread(fd, min(_STEP, end - at), at))
 
 
 def _write(path: str, plan: FilePlan, pack: PackPlan | None, progress: Progress | None) -> list[int]:

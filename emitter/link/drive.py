@@ -6,6 +6,7 @@ import os
 import re
 
 from emitter.errors import InputError, OutputError, TargetError
+from emitter.layout import BUILD_ID_SIZE
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
         script = _write(request, "exports.map", f"{{ global: {listed} local: *; }};\n")
     page = f"max-page-size={target.max_page_size}"
     arguments = ["-shared", "-o", request.output, "-soname", request.name, f"--version-script={script}"]
-    arguments += ["-z", "noexecstack", "-z", "relro", "-z", "now", "-z", page, "--hash-style=both", "--build-id=sha1"]
+    arguments += ["-z", "noexecstack", "-z", "relro", "-z", "now", "-z", page, "--hash-style=both"]
+    # Room for the build id that is made of what was linked, without reading the payload again.
+    arguments.append(f"--build-id=0x{'00' * BUILD_ID_SIZE}")
     arguments += ["--eh-frame-hdr", "--no-undefined-version"]
     if flavour != "mold":  # which takes the one size for both
         arguments += ["-z", f"common-page-size={target.max_page_size}"]
