@@ -27,10 +27,13 @@ class Module:
 """
 
 
-def compile_host(triple: str | None = None, **attributes: object) -> Any:
+def compile_host(triple: str | None = None, *, system_lib_prefix: str | None = None, **attributes: Any) -> Any:
     """Return a module of kind `llvm` with the function `add_one`: a float32[4] into another, each element plus one."""
     target = {"kind": "llvm", **({"mtriple": triple} if triple else {}), **attributes}
-    return tvm.compile(tvm.script.from_source(HOST), target=target).mod
+    module = tvm.script.from_source(HOST)
+    if system_lib_prefix is not None:
+        module = module.with_attr("system_lib_prefix", system_lib_prefix)
+    return tvm.compile(module, target=target).mod
 
 
 MODEL = """

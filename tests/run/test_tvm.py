@@ -210,7 +210,7 @@ def shape_of(module: Any) -> Any:
     [("aarch64-linux-gnu", {}), ("riscv64-linux-gnu", {"mattr": ["+m", "+a", "+f", "+d"], "mabi": "lp64d"})],
 )
 def test_an_export_for_another_cpu_needs_to_be_told_nothing(
-    tmp_path: Path, triple: str, attributes: dict[str, object]
+    tmp_path: Path, triple: str, attributes: dict[str, Any]
 ) -> None:
     toolchain = find(triple)
     reason = skip_reason(triple)
@@ -292,14 +292,23 @@ def test_the_runtime_finds_what_our_constructor_registered(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "const_loader library\nbias=[0, 1, 2, 3, 4, 5, 6]\n"), done.stderr
 
 
-def test_the_hook_serves_an_export_of_a_system_library(tmp_path: Path) -> None:
-    module = const_loader(CONSTANTS, {})
-    module.import_module(compile_host())
-    path = fpack_imports(module, True, "model_", str(tmp_path))
-    assert path == str(tmp_path / "model_devc.o")
+CALL = """
+result = tvm.runtime.tensor(numpy.zeros(4, numpy.float32))
+module.get_function("add_one")(tvm.runtime.tensor(numpy.ones(4, numpy.float32)), result)
+print(result.numpy().tolist())
+"""
+
+
+def test_an_export_of_a_system_library_with_our_hook_computes(tmp_path: Path) -> None:
+    module = const_loader({"bias": CONSTANTS["bias"]}, {})
+    module.import_module(compile_host(system_lib_prefix="model_"))
+    module.export_library(str(tmp_path / "model.tar"), fpack_imports=fpack_imports)
+    run("tar", "xf", "model.tar", cwd=tmp_path)
     assert blob_of(tmp_path / "model_devc.o", f"model_{SYMBOL}") == (packed(module), 64)
-    names = run("nm", path).stdout
-    assert " U TVMFFIEnvModRegisterSystemLibSymbol" in names
+    path = link(tmp_path, "lib0.o", "model_devc.o", tvm_ffi.libinfo.find_libtvm_ffi())
+    done = subprocess.run([sys.executable, "-c", SYSTEM + CALL, str(path)], capture_output=True, text=True, check=False)
+    expected = "const_loader library\nbias=[0, 1, 2, 3, 4, 5, 6]\n[2.0, 2.0, 2.0, 2.0]\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
 # What TVM itself exported, read without it.

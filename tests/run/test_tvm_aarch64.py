@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ TARGET = "aarch64-linux-gnu"
 WHEELS = os.path.join(sys.prefix, "wheels-aarch64")  # where cross/setup puts them
 LIBRARIES = ("tvm_ffi/lib/libtvm_ffi.so", "tvm/lib/libtvm_runtime.so")
 
-CONSTANTS = {
+CONSTANTS: dict[str, np.ndarray[Any, Any]] = {
     "weight": np.random.default_rng(6).standard_normal((3, 5), np.float32),
     "bias": np.arange(7, dtype=np.int64),
     "half": np.arange(6, dtype=np.float16).reshape(2, 3),
