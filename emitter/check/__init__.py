@@ -35,10 +35,10 @@ _CHECKS: Mapping[tuple[str, Format], tuple[str, str]] = {
 }
 
 
-def check_of(format: Format, target: Target) -> Callable[..., None]:  # noqa: A002 - the word of the options
+def check_of(format: Format, target: Target) -> Callable[..., object]:  # noqa: A002 - the word of the options
     """Return the check of a format, which is imported; a bare pack has another."""
     module, function = _CHECKS[target.object_format, format]
-    found: Callable[..., None] = getattr(import_module(module), function)
+    found: Callable[..., object] = getattr(import_module(module), function)
     return found
 
 

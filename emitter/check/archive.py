@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from emitter.check.elf import check_object
-from emitter.check.pack import open_output
+from emitter.check.pack import check_members, open_output
 from emitter.check.readback import difference, expect, require
 from emitter.records import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ def check_archive(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None
     expect("magic of the archive", reader.read(0, 8, "magic"), b"!<arch>\n")
     position = 8
     starts = set()
+    holders = []
     index: tuple[int, ...] = ()
     while position < reader.size:
         header = reader.read(position, 60, f"member header at {position}")
@@ -42,6 +43,7 @@ def check_archive(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None
             require("the symbol index lies in its member", (1 + count) * width <= size)
             index = struct.unpack(f">{count}{code}", reader.read(start + width, count * width, "symbol index"))
         elif name != b"//":
-            check_object(fd, target, plan, pack, symbol, member=(start, size))
+            holders.append(check_object(fd, target, plan, pack, symbol, member=(start, size)))
         position = start + size + size % 2
+    check_members(holders, plan, pack)
     expect("offsets in the symbol index that are no member", sorted(set(index) - starts), [])

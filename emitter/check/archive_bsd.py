@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from emitter.check.macho import check_object
-from emitter.check.pack import open_output
+from emitter.check.pack import check_members, open_output
 from emitter.check.readback import difference, expect, require
 from emitter.records import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ def check_archive(
     expect("magic of the archive", reader.read(0, 8, "magic"), b"!<arch>\n")
     position = 8
     starts = set()
+    holders = []
     index: list[int] | None = None
     while position < reader.size:
         header = reader.read(position, 60, f"member header at {position}")
@@ -54,8 +55,9 @@ def check_archive(
         else:
             starts.add(position)
             inner = (reader.base + contents[0], contents[1])
-            check_object(fd, target, plan, pack, symbol, member=inner)
+            holders.append(check_object(fd, target, plan, pack, symbol, member=inner))
         position = start + size
+    check_members(holders, plan, pack)
     expect("end of the archive", position, reader.size)
     expect("offsets in the symbol index that are no member", sorted(set(index or ()) - starts), [])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from emitter.check.coff import check_object
-from emitter.check.pack import open_output
+from emitter.check.pack import check_members, open_output
 from emitter.check.readback import Reader, difference, expect, require
 from emitter.records import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ def check_archive(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None
     position = 8
     indexes = []
     starts = []
+    holders = []
     while position < reader.size:
         header = reader.read(position, 60, f"member header at {position}")
         expect(f"end of the member header at {position}", header[58:], b"`\n")
@@ -39,8 +40,9 @@ def check_archive(fd: int, target: Target, plan: FilePlan, pack: PackPlan | None
             indexes.append((start, size))
         elif name != b"//":
             starts.append(position)
-            check_object(fd, target, plan, pack, symbol, member=(start, size))
+            holders.append(check_object(fd, target, plan, pack, symbol, member=(start, size)))
         position = start + size + size % 2
+    check_members(holders, plan, pack)
     expect("number of symbol indexes", len(indexes), 2)
     first = _first_index(reader, *indexes[0])
     second = _second_index(reader, *indexes[1], starts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from emitter.check.pack import check_pack_at, open_output
+from emitter.check.pack import check_pack_within, open_output
 from emitter.check.readback import Reader, difference, expect, require, text
 from emitter.records import TYPE_CHECKING, NamedTuple
 
@@ -50,8 +50,8 @@ def check_object(
     symbol: str | None,
     *,
     member: tuple[int, int] | None = None,
-) -> None:
-    """Check a COFF object, or `member` (offset, size in bytes) of an archive that is one."""
+) -> bool:
+    """Check a COFF object, or `member` (offset, size in bytes) of an archive; return whether it holds the pack."""
     reader = open_output(fd, target, plan, member)
     facts = target.coff
     require("the target is one of COFF", facts is not None)
@@ -68,12 +68,9 @@ def check_object(
                 f"SectionNumber of {text(name)} is -1 or a section", entry.section in {0xFFFF, *range(1, count + 1)}
             )
             expect(f"NumberOfAuxSymbols of {text(name)}", entry.auxiliary, 0)
-    if pack is None or symbol is None or plan.pack_offset is None:
-        return
-    at = plan.pack_offset - reader.base
-    if not 0 <= at < reader.size:
-        return
-    check_pack_at(reader, plan, pack)
+    at = check_pack_within(reader, plan, pack)
+    if pack is None or symbol is None or at is None:
+        return at is not None
     holders = [number for number, section in enumerate(sections, 1) if section.raw_offset == at and section.raw_size]
     expect("number of sections that begin with the pack", len(holders), 1)
     holder = sections[holders[0] - 1]
@@ -86,6 +83,7 @@ def check_object(
     require(f"{symbol}_size lies in its section", value + reader.word <= section.raw_size)
     size = reader.unpack(reader.word_code, section.raw_offset + value, f"{symbol}_size")
     expect(f"content of {symbol}_size", size, (pack.total_size,))
+    return True
 
 
 def read_sections(reader: Reader, offset: int, count: int) -> list[Section]:

@@ -5,7 +5,7 @@ Source: System V gABI, chapters 4 and 5; the GNU hash table as glibc reads it.
 
 from __future__ import annotations
 
-from emitter.check.pack import check_pack_at, open_output
+from emitter.check.pack import check_pack_at, check_pack_within, open_output
 from emitter.check.readback import (
     DT_GNU_HASH,
     DT_HASH,
@@ -97,17 +97,16 @@ def check_object(
     symbol: str | None,
     *,
     member: tuple[int, int] | None = None,
-) -> None:
-    """Check an ELF relocatable object, or `member` (offset, size in bytes) of an archive that is one."""
+) -> bool:
+    """Check an ELF object, or `member` (offset, size in bytes) of an archive; return whether it holds the pack."""
     reader = open_output(fd, target, plan, member)
     header = read_header(reader, target, e_type=1, e_flags=target.e_flags_object)
     sections = read_sections(reader, header)
     if target.image_suffix is not None:  # on bare metal nobody reads it
         require("section .note.GNU-stack is there", any(name == b".note.GNU-stack" for name, _ in sections))
-    if pack is None or plan.pack_offset is None or not 0 <= plan.pack_offset - reader.base < reader.size:
-        return
-    check_pack_at(reader, plan, pack)
-    at = plan.pack_offset - reader.base
+    at = check_pack_within(reader, plan, pack)
+    if pack is None or at is None:
+        return False
     holders = [
         number for number, (_, row) in enumerate(sections) if row.sh_type == 1 and row.sh_offset == at and row.sh_size
     ]
@@ -118,7 +117,7 @@ def check_object(
     symtab = next((row for _, row in sections if row.sh_type == 2), None)
     if symbol is None or symtab is None:
         require("section .symtab is there", symtab is not None)
-        return
+        return True
     strtab = sections[symtab.sh_link][1]
     strings = reader.read(strtab.sh_offset, strtab.sh_size, ".strtab")
     syms = reader.syms(symtab.sh_offset, symtab.sh_size, ".symtab")
@@ -130,6 +129,7 @@ def check_object(
         expect(f"st_size of {name}", found[0].st_size, size)
         if name == symbol:
             expect(f"(st_shndx, st_value) of {name}", (found[0].st_shndx, found[0].st_value), (holders[0], 0))
+    return True
 
 
 def _check_note(reader: Reader, segments: Segments, plan: FilePlan, pack: PackPlan) -> int:

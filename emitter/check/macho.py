@@ -20,7 +20,7 @@ from emitter.check.macho_readback import (
     read_macho,
     read_symbols,
 )
-from emitter.check.pack import check_pack_at, open_output
+from emitter.check.pack import check_pack_at, check_pack_within, open_output
 from emitter.check.readback import difference, expect, require, text
 from emitter.records import TYPE_CHECKING
 
@@ -111,18 +111,15 @@ def check_object(
     symbol: str | None,
     *,
     member: tuple[int, int] | None = None,
-) -> None:
-    """Check a Mach-O relocatable object, or `member` (offset, size in bytes) of an archive that is one."""
+) -> bool:
+    """Check a Mach-O object, or `member` (offset, size in bytes) of another file; return whether it holds the pack."""
     reader = open_output(fd, target, plan, member)
     file = read_macho(reader, target, filetype=1, flags=_OBJECT_FLAGS)
     symbols = read_symbols(reader, file)
     _check_atoms(file, symbols)
-    if pack is None or plan.pack_offset is None or not 0 <= plan.pack_offset - reader.base < reader.size:
-        return
-    check_pack_at(reader, plan, pack)
-    if symbol is None:
-        return
-    at = plan.pack_offset - reader.base
+    at = check_pack_within(reader, plan, pack)
+    if pack is None or symbol is None or at is None:
+        return at is not None
     found = dict(symbols)
     rows = []
     for name in (symbol, f"{symbol}_size"):
@@ -137,6 +134,7 @@ def check_object(
     require("the pack lies in its section", at + pack.total_size <= section.offset + section.size)
     size_at = size_section.offset + size_row.n_value - size_section.addr
     expect(f"content of {symbol}_size", reader.unpack("Q", size_at, "size"), (pack.total_size,))
+    return True
 
 
 def _check_segments(reader: Reader, file: MachO) -> None:

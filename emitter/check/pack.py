@@ -10,11 +10,13 @@ from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
     from emitter.targets._base import Target
 
-__all__ = ["check_pack", "check_pack_at", "open_output"]
+__all__ = ["check_members", "check_pack", "check_pack_at", "check_pack_within", "open_output"]
 
 _STEP = 1 << 20  # bytes of the index that are read at once
 
@@ -29,6 +31,22 @@ def open_output(fd: int, target: Target, plan: FilePlan, member: tuple[int, int]
     size = os.fstat(fd).st_size
     expect("size of the file", size, plan.size)
     return Reader(fd, *(member or (0, size)), target)
+
+
+def check_pack_within(reader: Reader, plan: FilePlan, pack: PackPlan | None) -> int | None:
+    """Check the pack if the file, or the member, holds it; return where it is in that, None if it is not."""
+    if pack is None or plan.pack_offset is None:
+        return None
+    at = plan.pack_offset - reader.base
+    if not 0 <= at < reader.size:
+        return None
+    check_pack_at(reader, plan, pack)
+    return at
+
+
+def check_members(holders: Sequence[bool], plan: FilePlan, pack: PackPlan | None) -> None:
+    """Check how many members of an archive hold the pack, of which each says whether it does."""
+    expect("members that hold the pack", sum(holders), int(pack is not None and plan.pack_offset is not None))
 
 
 def check_pack_at(reader: Reader, plan: FilePlan, pack: PackPlan | None) -> None:

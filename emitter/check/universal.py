@@ -21,7 +21,7 @@ __all__ = ["check_universal"]
 
 
 def check_universal(
-    fd: int, plan: FilePlan, pack: PackPlan | None, symbol: str | None, check_slice: Callable[..., None]
+    fd: int, plan: FilePlan, pack: PackPlan | None, symbol: str | None, check_slice: Callable[..., object]
 ) -> None:
     """Check a universal file; `check_slice` is the check of what its slices are."""
     reader = open_output(fd, plan.slices[0].target, plan)

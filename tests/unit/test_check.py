@@ -18,13 +18,17 @@ from emitter.errors import OutputError
 from emitter.image.elf import plan_image
 from emitter.layout import FilePlan
 from emitter.model import TensorSymbol
+from emitter.options import Options
+from emitter.output import open_output
 from emitter.pack import format as fmt
 from emitter.pack.plan import plan_pack
+from emitter.planner import Planner
 from emitter.splice.archive import plan_archive
 from emitter.splice.elf import plan_object
 from emitter.splice.member import Member
 from emitter.symbols import pack_model
-from emitter.targets import load, stub
+from emitter.targets import load, resolve, stub
+from emitter.transfer import write_plan
 from tests.elf_images import TARGET_NAMES, package_of, pattern, render, section_of, symbols_of
 
 if TYPE_CHECKING:
@@ -305,3 +309,19 @@ def test_many_symbols_are_sampled(tmp_path: Path) -> None:
     path.write_bytes(render(plan, pack))
     with opened(path) as fd:
         check(fd, "library", target, plan, pack, "model")
+
+
+@pytest.mark.parametrize(
+    ("target", "file"),
+    [("x86_64-linux-gnu", "libm.a"), ("arm64-apple-macos", "libm.a"), ("x86_64-windows-msvc", "m.lib")],
+)
+def test_an_archive_without_a_member_that_holds_the_pack(target: str, file: str, tmp_path: Path) -> None:
+    """No member is looked into for a pack that the plan has elsewhere: that is no pass."""
+    planner = Planner(package_of(PAYLOADS), Options(), print, print)
+    (job,) = planner.plan(str(tmp_path / file), [resolve(target)])
+    with open_output(job.path, job.plan.size) as out:
+        write_plan(out.fd, job.plan, job.pack)
+        check(out.fd, "archive", job.resolved.target, job.plan, job.pack, job.symbol)
+        astray = job.plan._replace(pack_offset=8)
+        with pytest.raises(OutputError, match=r"members that hold the pack: .* expected 1, found 0"):
+            check(out.fd, "archive", job.resolved.target, astray, job.pack, job.symbol)
