@@ -18,7 +18,46 @@ if TYPE_CHECKING:
     CheckString = Callable[[str, str, tuple[int, int]], bytes]  # (where, what, (offset, length)) -> bytes
     CheckMetadata = Callable[[str, int, int, int], int]  # (where, first, count, expected) -> the record behind
 
-__all__ = ["validate_modules"]
+__all__ = ["check_runs", "validate_modules"]
+
+# The fields of a record that begin a run in another table, and that table; the field behind each is its length.
+_RUNS: dict[fmt.Record, tuple[tuple[int, fmt.Record], ...]] = {
+    fmt.MODULE: ((2, fmt.ALTERNATIVE), (4, fmt.IMPORT), (6, fmt.FUNCTION)),
+    fmt.ALTERNATIVE: ((4, fmt.CONDITION),),
+    fmt.FUNCTION: ((2, fmt.ARGUMENT),),
+}
+
+
+def check_runs(index: Index) -> None:
+    """Raise FormatError unless each record has one owner: the runs of each table follow each other to its end.
+
+    Whoever reads all modules after it does so in time that is linear in the tables. Metadata runs have one sum.
+    """
+    used = dict.fromkeys(fmt.MODULE_RECORDS, 0)
+    metadata = 0
+    for owner, runs in _RUNS.items():
+        for number in range(index.tables[owner.kind].records):
+            row = _row(index, owner, number)
+            metadata += row[9] if owner is fmt.MODULE else 0
+            for at, record in runs:
+                where = f"{index.where}: {owner.name} {number}"
+                if row[at] != used[record]:
+                    raise FormatError(
+                        f"a run of the table {record.name} is not behind the owner before",
+                        where=where,
+                        expected=used[record],
+                        actual=row[at],
+                    )
+                used[record] += row[at + 1]
+                if used[record] > index.tables[record.kind].records:
+                    raise FormatError(f"a run of the table {record.name} leaves it", where=where, actual=row[at + 1])
+    for record, count in used.items():
+        records = index.tables[record.kind].records
+        if record is not fmt.MODULE and records != count:
+            where = f"{index.where}: table {record.kind} ({record.name})"
+            raise FormatError("records belong to nobody", where=where, expected=count, actual=records)
+    if metadata > index.tables[fmt.METADATA.kind].records:
+        raise FormatError("runs of metadata overlap", where=index.where, actual=f"{metadata} records of modules")
 
 
 def validate_modules(
@@ -37,11 +76,11 @@ class _Validation:
         self.index = index
         self.check_string = check_string
         self.check_metadata = check_metadata
-        self.used = dict.fromkeys(fmt.MODULE_RECORDS, 0)
         self.names: set[bytes] = set()
         self.functions: set[bytes] = set()
 
     def run(self, metadata_end: int) -> bytes:
+        check_runs(self.index)
         count = self.index.tables[fmt.MODULE.kind].records
         hashed = [struct.pack("<Q", count)]
         imported = {0}
@@ -54,8 +93,6 @@ class _Validation:
                 raise FormatError("no module imports it, and it is not the first", where=where)
             if not row[3]:
                 raise FormatError("the module has no alternatives", where=where)
-            for at, record in ((2, fmt.ALTERNATIVE), (4, fmt.IMPORT), (6, fmt.FUNCTION)):
-                self.take(record, row[at], row[at + 1], where)
             imports = [child.number for child in module.imports]
             if len(set(imports)) != len(imports) or any(number >= count for number in imports):
                 expected = f"different modules below {count}"
@@ -68,17 +105,11 @@ class _Validation:
             hashed.append(struct.pack(f"<I{len(imports)}I", len(imports), *imports))
             hashed.append(self.function_run(module, row[6], row[7], where))
             metadata_end = self.check_metadata(where, row[8], row[9], metadata_end)
-        for record, used in self.used.items():
-            records = self.index.tables[record.kind].records
-            if record is not fmt.MODULE and records != used:
-                where = f"{self.index.where}: table {record.kind} ({record.name})"
-                raise FormatError("records belong to nobody", where=where, expected=used, actual=records)
         return b"".join(hashed)
 
     def alternative(self, one: Alternative, record: int, where: str) -> bytes:
         row = self.row(fmt.ALTERNATIVE, record)
         kind = self.name(row[0:2], "the kind", where)
-        self.take(fmt.CONDITION, row[4], row[5], where)
         previous = b""
         for number in range(row[4], row[4] + row[5]):
             condition = self.row(fmt.CONDITION, number)
@@ -105,7 +136,6 @@ class _Validation:
                 raise FormatError("functions are not unique and sorted", where=where, actual=shown(name))
             previous = name
             self.once(name, self.functions, "two modules have one function", where)
-            self.take(fmt.ARGUMENT, row[2], row[3], where)
             for argument in range(row[2], row[2] + row[3]):
                 self.reserved(fmt.ARGUMENT, argument, where)
             tensors = functions[name.decode()]
@@ -113,24 +143,10 @@ class _Validation:
         return b"".join(hashed)
 
     def row(self, record: fmt.Record, number: int) -> tuple[int, ...]:
-        table = self.index.tables[record.kind]
-        return struct.unpack_from(
-            self.index.order + record.struct_format, self.index.data, table.offset + number * table.record_size
-        )
+        return _row(self.index, record, number)
 
     def name(self, place: tuple[int, ...], what: str, where: str) -> bytes:
         return self.check_string(where, what, (place[0], place[1]))
-
-    def take(self, record: fmt.Record, first: int, count: int, where: str) -> None:
-        """Check that a run of records begins where the owner before it ended."""
-        if first != self.used[record]:
-            raise FormatError(
-                f"a run of the table {record.name} is not behind the owner before",
-                where=where,
-                expected=self.used[record],
-                actual=first,
-            )
-        self.used[record] += count
 
     def once(self, name: bytes, seen: set[bytes], what: str, where: str) -> None:
         if name in seen:
@@ -142,6 +158,11 @@ class _Validation:
         at = table.offset + number * table.record_size + record.offset("reserved")
         if any(self.index.data[at : at + 4]):
             raise FormatError("reserved bytes are not zero", where=f"{where}: offset {at}")
+
+
+def _row(index: Index, record: fmt.Record, number: int) -> tuple[int, ...]:
+    table = index.tables[record.kind]
+    return struct.unpack_from(index.order + record.struct_format, index.data, table.offset + number * table.record_size)
 
 
 def _text(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from emitter.loaders._validate_modules import check_runs
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ModuleEntry(NamedTuple):
 
 def read_modules(pack: Pack) -> Iterator[ModuleEntry]:
     """Yield the modules of a pack, the root first. Raises FormatError where their tables are broken."""
+    check_runs(pack.index())
     for module in pack.modules:
         alternatives = [
             AlternativeEntry(

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emitter import emit
+from emitter import emit, load
 from emitter.checksum import crc32c
 from emitter.cli import main
+from emitter.errors import FormatError
+from emitter.pack import format as fmt
+from tests.loader_support import set_field
 from tests.module_packages import GRAPH, module_package
 from tests.support import build_pack
 from tests.unit.test_modules import module_tables_of, with_checksums
@@ -134,6 +137,34 @@ def test_broken_modules_are_a_fault_and_the_rest_is_shown(tmp_path: Path, capsys
     assert [fault["part"] for fault in report["faults"]] == ["modules"]
     assert (report["packs"][0]["modules"], report["packs"][0]["tensors"]) == ([], 3)
     assert "fault in modules: " in printed(capsys, "inspect", tmp_path / "m.pack", status=1)
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "number", "value", "message"),
+    [
+        (fmt.FUNCTION, "argument_first", 2, 0, "a run of the table argument is not behind the owner before"),
+        (fmt.FUNCTION, "argument_count", 3, 1 << 31, "a run of the table argument leaves it"),
+        (fmt.ALTERNATIVE, "condition_first", 4, 0, "a run of the table condition is not behind the owner before"),
+        (fmt.MODULE, "function_count", 2, 2, "a run of the table function is not behind the owner before"),
+        (fmt.MODULE, "metadata_count", 0, 9, "runs of metadata overlap"),
+        (fmt.DIRECTORY_ENTRY, "count", 7, 3, "is not behind the owner before|leaves it|belong to nobody"),
+    ],
+)
+def test_runs_that_overlap_are_refused_before_they_are_read(
+    record: fmt.Record,
+    field: str,
+    number: int,
+    value: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Else a small file could have each of many owners read all records again."""
+    data = set_field(build_pack(module_package(), "little"), record, field, value, number=number)
+    (tmp_path / "m.pack").write_bytes(data)
+    assert re.search(f"fault in modules: .*({message})", printed(capsys, "inspect", tmp_path / "m.pack", status=1))
+    with pytest.raises(FormatError, match=message):
+        load(data).validate()
 
 
 @pytest.mark.parametrize("sidecar", [False, True])
