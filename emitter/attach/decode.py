@@ -101,14 +101,15 @@ def _x86_immediate(code: bytes, at: int) -> int:
 
 def _i686(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:
     """ModRM with mod 10: a 32-bit distance from the GOT, whose address is in a register."""
-    for value in range(low - base, high - base):
-        pattern = (value & 0xFFFFFFFF).to_bytes(4, "little")
-        at = code.find(pattern, 1)
-        while at >= 0:
+    for upper in range(low - base >> 8, (high - 1 - base >> 8) + 1):
+        pattern = (upper & 0xFFFFFF).to_bytes(3, "little")
+        at = code.find(pattern, 2) - 1
+        while at > 0:
             # Behind the ModRM byte, or behind the SIB byte that follows it.
-            if 0x80 <= code[at - 1] < 0xC0 or (at > 1 and code[at - 2] & 0xC7 == 0x84):
+            near = 0x80 <= code[at - 1] < 0xC0 or (at > 1 and code[at - 2] & 0xC7 == 0x84)
+            if near and low - base <= upper << 8 | code[at] < high - base:
                 yield address + at
-            at = code.find(pattern, at + 1)
+            at = code.find(pattern, at + 2) - 1
 
 
 _AARCH64 = re.compile(rb"(?=...[\x10\x30\x50\x70\x90\xb0\xd0\xf0\x18\x58\x98\x1c\x5c\x9c])", re.DOTALL)
@@ -201,10 +202,13 @@ def _s390x(code: bytes, address: int, low: int, high: int, base: int) -> Iterato
 
 def _s390x_data(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:
     """Find 64-bit distances from the GOT, which code loads and adds (R_390_GOTOFF64)."""
-    for value in range(low - base, high - base):
-        at = code.find((value & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big"))
-        if at >= 0:
-            yield address + at
+    for upper in range(low - base >> 8, (high - 1 - base >> 8) + 1):
+        pattern = (upper & 0xFFFFFFFFFFFFFF).to_bytes(7, "big")
+        at = code.find(pattern)
+        while 0 <= at < len(code) - 7:
+            if low - base <= upper << 8 | code[at + 7] < high - base:
+                yield address + at
+            at = code.find(pattern, at + 1)
 
 
 _ARM = re.compile(rb"(?=..[\x1f\x9f].)|(?=.[\x48-\x4f])|(?=[\x5f\xdf]\xf8..)", re.DOTALL)

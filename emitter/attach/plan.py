@@ -331,7 +331,7 @@ def _check_exports(library: Library, found: set[bytes], wanted: set[bytes]) -> N
             where=library.where,
             expected=", ".join(sorted(text.decode() for text in wanted)),
             actual=f"no {', '.join(text.decode() for text in missing)}",
-            hint="leave these names global in the version script, and do not link with --exclude-libs or -Wl,-s",
+            hint="leave these names global in the version script, and out of --exclude-libs",
         )
 
 

@@ -127,3 +127,41 @@ def test_the_payload_survives_edits(
     shutil.copy(attached.path, library)
     subprocess.run([command, *arguments, str(library)], check=True, capture_output=True)
     _is_right(attached, library, model)
+
+
+OPTIONS = {
+    "gc-sections": ("--gc-sections", "-z", "now", "-z", "relro"),
+    "separate-code": ("-z", "separate-code"),
+    "noseparate-code": ("-z", "noseparate-code"),
+    "page": ("-z", "max-page-size=65536"),
+    "no build id": ("--build-id=none",),
+    "packed": ("-z", "pack-relative-relocs"),
+    "stripped symbols": ("-s",),
+    "sorted": ("--icf=all", "-O2"),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("linker_name", ["bfd", "lld", "mold"])
+def test_options_of_linkers_change_nothing(
+    linker_name: str, options: str, attached_for: Callable[[str, str], Attached], model: Model, tmp_path: Path
+) -> None:
+    attached = attached_for("x86_64-linux-gnu", linker_name)
+    folder = attached.path.parent
+    flags = [*linker(linker_name, attached.device.toolchain), "-shared", *OPTIONS[options]]
+    linked = tmp_path / "linked.so"
+    argv = [*flags, "-o", str(linked), str(folder / "kernels.o"), str(folder / "stub.o")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    if done.returncode or "warning" in done.stderr:
+        pytest.skip(f"{linker_name} does not know {' '.join(OPTIONS[options])}")
+    package = Package()
+    package.add_input(model.path)
+    library = tmp_path / "libmodel.so"
+    attach(str(linked), str(library), targets.load("x86_64-linux-gnu"), plan_pack(package, "little"), name="model")
+    _is_right(attached, library, model)
+    for edit in ("strip", "llvm-strip", "soname"):
+        need(EDITS[edit][0])
+        edited = tmp_path / f"{edit}.so"
+        shutil.copy(library, edited)
+        subprocess.run([*EDITS[edit], str(edited)], check=True, capture_output=True)
+        _is_right(attached, edited, model)
