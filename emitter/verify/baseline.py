@@ -84,7 +84,7 @@ def _read(path: str) -> set[tuple[str, ...]]:
             document = json.loads(file.read(_MAX_BASELINE))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
-            f"cannot read the baseline: {getattr(error, 'strerror', None) or error}", where=path
+            f"cannot read the baseline: {getattr(error, 'strerror', None) or error}", where=path or "''"
         ) from error
     rows = document.get("findings") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -53,8 +53,10 @@ def run_verify(options: argparse.Namespace, write: Callable[[str], None]) -> int
     chosen = options.format or ("json" if options.json else "text")
     if options.json and chosen != "json":
         raise UsageError("--json contradicts --format", actual=chosen, hint="leave one of them out")
-    if options.write_baseline and not options.baseline:
+    if options.write_baseline and options.baseline is None:
         raise UsageError("--write-baseline needs the file", hint="add --baseline FILE")
+    if options.config == "":
+        raise UsageError("--config names no file", hint="--config /dev/null reads none")
     if options.page_size is not None:
         check_page_size(options.page_size, "--page-size")
     result = verify_paths(

@@ -59,7 +59,7 @@ def verify_paths(paths: Sequence[str], options: Options = Options()) -> Result: 
     baseline.waive(result, settings)
     # A path that the configuration names is relative to its folder.
     known = None if settings.baseline is None else os.path.join(settings.folder, settings.baseline)
-    baseline.suppress(result, options.baseline or known)
+    baseline.suppress(result, known if options.baseline is None else options.baseline)
     # The order of the files stays; within one, the worst comes first.
     place = {file.place: number for number, file in enumerate(result.files)}
     result.findings.sort(key=lambda finding: (place.get(finding.place, -1), -rank(finding.severity)))

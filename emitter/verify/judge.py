@@ -44,15 +44,17 @@ class Judge:
         self._profiles: dict[str, Profile] = {}
         self._targets: dict[str, Resolved] = {}
         self._met: set[str] = set()
+        self._unknown: list[str] = []
         self._places: set[tuple[str, str]] = set()
         self._unreadable: set[Finding] = set()
-        self._named: Resolved | None = self._target(options.target) if options.target else None
+        self._named: Resolved | None = None if options.target is None else self._target(options.target)
         # So that what is wrong is refused at once, and not when the first file meets it.
-        self._profile(options.profile or settings.profile or DEFAULT)
-        for name in (*settings.profiles, *(row.profile for row in settings.paths if row.profile)):
-            self._profile(name)
+        self._profile(self._chosen(settings.profile))
+        for name in (*settings.profiles, *(row.profile for row in settings.paths)):
+            if name is not None:
+                self._profile(name)
         for target in (settings.target, *(row.target for row in settings.paths)):
-            if target:
+            if target is not None:
                 self._target(target)
 
     def new_check(self, item: Item, artefact: Artefact, members: Sequence[MemberFacts] | None) -> Check:
@@ -98,11 +100,15 @@ class Judge:
                 "no target was named: each file was taken for what it says that it is (identity not judged)"
             )
         if target is None and found in {"elf", "macho", "pe", "coff"}:
-            self.result.note(f"{artefact.where}: no target of this version describes its machine")
+            self._unknown.append(artefact.where)
         return check
 
     def finish(self) -> None:
-        """Say which parts of the configuration meant no file."""
+        """Say of which files less is known than of others, and which parts of the configuration meant none."""
+        if self._unknown:
+            others = len(self._unknown) - 1
+            files = self._unknown[0] + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
+            self.result.note(f"{files}: no target of this version describes the machine")
         for row in self.settings.paths:
             if row.match not in self._met:
                 self.result.note(f"[[path]] match = {shown(row.match)} of the configuration means no file")
@@ -163,7 +169,12 @@ class Judge:
         return None if severity == "off" else finding_of(RULES[name], severity, path, member, found)
 
     def _profile_of(self, path: str, member: str) -> Profile:
-        return self._profile(self.options.profile or self.settings.of_path(path, member).profile or DEFAULT)
+        return self._profile(self._chosen(self.settings.of_path(path, member).profile))
+
+    def _chosen(self, configured: str | None) -> str:
+        # An empty name is a mistake, an unset variable of a script: it is refused as any other that there is not.
+        names = (self.options.profile, configured, DEFAULT)
+        return next(name for name in names if name is not None)
 
     def _profile(self, name: str) -> Profile:
         if name not in self._profiles:

@@ -11,11 +11,11 @@ from elftools.elf.elffile import ELFFile
 from emitter import Package, emit
 from emitter.errors import UsageError
 from emitter.verify import verify
-from emitter.verify.rules.abi import parse_isa
 from emitter.verify.identify import promises
+from emitter.verify.rules.abi import parse_isa
 from emitter.verify.rules.dependencies import version_of
 from emitter.verify.settings import parse_size
-from tests.verify_files import phdr
+from tests.verify_files import ehdr, phdr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,18 @@ def test_a_segment_may_end_where_the_file_ends(beyond: int, library: bytes, tmp_
 )
 def test_isa_strings(text: str, extensions: set[str]) -> None:
     assert parse_isa(text) == extensions
+
+
+@pytest.mark.parametrize(("machine", "executable"), [(62, True), (8, False), (15, False)])
+def test_stacks_of_mips_and_pa_risc_are_executable(
+    machine: int, executable: bool, library: bytes, tmp_path: Path
+) -> None:
+    data = ehdr(phdr(library, "PT_GNU_STACK", 0, p_flags=7), e_machine=machine)
+    (tmp_path / "x.so").write_bytes(data)
+    result = verify(tmp_path / "x.so", config="")
+    assert any(one.rule == "elf-gnu-stack-executable" for one in result.findings) == executable
+    known = machine == 62
+    assert any("no target of this version describes the machine" in note for note in result.notes) != known
 
 
 @pytest.mark.parametrize(

@@ -550,6 +550,14 @@ def _written(folder: Path) -> Path:
 # Reports
 
 
+@pytest.mark.parametrize("option", ["--target", "--profile", "--baseline", "--config", "--max-size"])
+def test_an_empty_name_is_refused(option: str, good: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # As a script has it whose variable is not set.
+    assert cli.main(["verify", str(tmp_path / "good.so"), option, ""]) == 2
+    assert capsys.readouterr().out == ""
+    del good
+
+
 def test_the_exit_status(good: bytes, bad: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     g, b = str(tmp_path / "good.so"), str(tmp_path / "bad.so")
     assert cli.main(["verify", g, "--target", X86]) == 0

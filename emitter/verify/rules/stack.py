@@ -31,6 +31,9 @@ _NO_NOTE = frozenset({EM_PPC64, 8, 15, 2, 18, 43, 50, 0x9026})
 # Linkers give programs of these machines a stack without execution, whatever the objects say.
 _NEVER_EXECUTABLE = frozenset({EM_RISCV, EM_LOONGARCH})
 
+# On these, MIPS and PA-RISC, delay slots and trampolines are executed on the stack: every linker asks for it.
+_RUNS_ON_STACK = frozenset({8, 15})
+
 
 # A22, B5
 @rule(
@@ -59,7 +62,10 @@ def gnu_stack(check: Check) -> Iterator[Found]:
 )
 def gnu_stack_executable(check: Check) -> Iterator[Found]:
     """Look at the flags of PT_GNU_STACK."""
-    for _, phdr in elf_of(check).segments(PT_GNU_STACK):
+    elf = elf_of(check)
+    if elf.ehdr.e_machine in _RUNS_ON_STACK:
+        return
+    for _, phdr in elf.segments(PT_GNU_STACK):
         if phdr.p_flags & PF_X and hosted(check):
             yield Found("PT_GNU_STACK", "RW", "RWE")
 
@@ -86,5 +92,5 @@ def object_gnu_stack(check: Check) -> Iterator[Found]:
             mild = elf.ehdr.e_machine in _NEVER_EXECUTABLE or not check.judged
             severity: Severity | None = "info" if module else "warning" if mild else None
             yield Found(".note.GNU-stack", "there, without SHF_EXECINSTR", "none", severity)
-    elif found[1].sh_flags & SHF_EXECINSTR:
+    elif found[1].sh_flags & SHF_EXECINSTR and elf.ehdr.e_machine not in _RUNS_ON_STACK:
         yield Found(".note.GNU-stack", "without SHF_EXECINSTR", "with it: an executable stack is asked for")
