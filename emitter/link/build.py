@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from emitter.errors import UsageError
 from emitter.layout import BUILD_ID_SIZE, FilePlan
 from emitter.output import DATA_MODE, IMAGE_MODE, LinkedFile, OutputFile, open_output
 from emitter.package import OPEN_FLAGS, Package
@@ -50,16 +51,22 @@ def build(
     folder = stack.enter_context(work_folder(job.path))
     # DLLs and signatures take their name from that of the linker's output; the other files have other names.
     name = os.path.basename(job.path)
-    prefix = "b" if name.startswith("a") else "a"
-    data = os.path.join(folder, f"{prefix}-constants.o")
-    crcs = _write(data, job.plan, None if code.attached else pack, progress)
-    # Elsewhere than in ELF the descriptor stands behind the pack, in its section: what was linked is checked then.
-    if not code.attached and not (code.wants.descriptor and target.object_format != "elf"):
-        _check_object(data, job, pack)
+    prefix = os.path.join(folder, "b-" if name.startswith("a") else "a-")
     linked = os.path.join(folder, name)
-    _link(job, code, target, folder, data, linked)
-    if code.attached:
-        return _attach(job, stack, sources, linked, pack, progress=progress, say=say)
+    inputs = _write_inputs(code, prefix)
+    if code.stub is not None:
+        stub = f"{prefix}stub.o"
+        _write(stub, code.stub, None, None)
+        _link(job, code, [*inputs, stub], linked, folder, far=False)
+        attached = _attach(job, stack, sources, linked, pack, progress=progress, say=say)
+        if attached is not None:
+            return attached
+    data = f"{prefix}constants.o"
+    crcs = _write(data, job.plan, pack, progress)
+    # Elsewhere than in ELF the descriptor stands behind the pack, in its section: what was linked is checked then.
+    if not (code.wants.descriptor and target.object_format != "elf"):
+        _check_object(data, job, pack)
+    _link(job, code, [*inputs, data], linked, folder, far=code.far)
 
     from emitter.check.linked import check_linked
 
@@ -93,7 +100,7 @@ def _hash(digest: hashlib._Hash, fd: int, start: int, end: int) -> None:
 def _write(path: str, plan: FilePlan, pack: PackPlan | None, progress: Progress | None) -> list[int]:
     from emitter.transfer import write_plan
 
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
     try:
         os.ftruncate(fd, plan.size)
         return write_plan(fd, plan, pack, progress=progress)
@@ -111,32 +118,36 @@ def _check_object(path: str, job: Job, pack: PackPlan) -> None:
         os.close(fd)
 
 
-def _link(  # noqa: PLR0917 - what one link is of
-    job: Job, code: Code, target: Target, folder: str, data: str, linked: str
-) -> None:
-    from emitter.link.drive import Request, link
-
-    objects = []
+def _write_inputs(code: Code, prefix: str) -> list[str]:
+    """Write the code, and return the paths of what the linker gets before the constants."""
+    paths = []
     for number, one in enumerate(code.objects):
-        path = f"{data.removesuffix('constants.o')}code{number or ''}.o"
+        path = f"{prefix}code{number or ''}.o"
         with open(path, "xb") as file:
             file.write(one.data)
-        objects.append(path)
+        paths.append(path)
+    return paths
+
+
+def _link(job: Job, code: Code, objects: Sequence[str], linked: str, folder: str, *, far: bool) -> None:
+    from emitter.link.drive import Request, link
+
+    target = job.resolved.target
     script = None
-    if code.far and not code.attached and target.object_format == "elf" and job.format == "library":
+    if far and target.object_format == "elf" and job.format == "library":
         from emitter.sections import pack_section
         from emitter.symbols import linker_script, use_large_data
 
         large = use_large_data(target, job.pack.total_size if job.pack else 0, "auto")
         script = os.path.join(folder, "far.lds")
-        with open(script, "x", encoding="utf-8") as text:
+        with open(script, "w", encoding="utf-8") as text:
             text.write(linker_script(target, pack_section(target, job.symbol or "", section=None, large=large)))
     libraries = [_stand_in(target, folder, library, names) for library, names in code.wants.libraries.items()]
     name = code.name or (f"@rpath/{os.path.basename(job.path)}" if target.macho else os.path.basename(job.path))
     request = Request(
         output=linked,
         folder=folder,
-        objects=[*objects, data],
+        objects=objects,
         libraries=[*code.wants.paths, *libraries],
         name=name,
         exports=sorted(code.functions),
@@ -162,14 +173,14 @@ def _stand_in(target: Target, folder: str, library: Library, names: Iterable[str
             f"  - targets: [ {arch} ]\n    symbols: [ dyld_stub_binder, {symbols} ]\n...\n"
         )
         path = f"{path}.tbd"
-        with open(path, "x", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return path
     if target.object_format == "coff":
         from emitter.splice.implib import import_library
 
         path = f"{path}.lib"
-        with open(path, "xb") as binary:
+        with open(path, "wb") as binary:
             binary.write(import_library(target, library.name, [], functions=sorted(names)))
         return path
     from emitter.image.elf import plan_image
@@ -193,7 +204,8 @@ def _attach(
     *,
     progress: Progress | None,
     say: Callable[[str], None],
-) -> tuple[Job, OutputFile, list[int]]:
+) -> tuple[Job, OutputFile, list[int]] | None:
+    """Put the pack behind the linked library; None if it cannot be there, which is said."""
     from emitter.attach.plan import plan_attach
     from emitter.check.attached import check_attached
     from emitter.check.linked import check_library
@@ -203,7 +215,12 @@ def _attach(
     check_library(linked, job)
     with open(linked, "rb") as file:
         data = file.read()
-    plan = plan_attach(data, target, pack, name=symbol, where=job.path, symbols=job.tensor_symbols, say=say)
+    try:
+        plan = plan_attach(data, target, pack, name=symbol, where=job.path, symbols=job.tensor_symbols, say=say)
+    except UsageError as error:
+        # What the linker made of it is such that the payload cannot follow, or looks so.
+        say(f"payload: linked in the ordinary way after all: {error}")
+        return None
     out = stack.enter_context(open_output(job.path, plan.size, IMAGE_MODE, sources))
     crcs = write_plan(out.fd, plan, pack, progress=progress)
     check_attached(out.fd, target, plan, pack, symbol)

@@ -136,7 +136,15 @@ def _link(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     if facts is None or request.relocatable:
         raise _no_objects(target)
     # Pages of the file are then pages in memory, which are mapped and not read.
-    arguments = ["/nologo", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/filealign:4096", f"/machine:{_MACHINES[facts.machine]}"]
+    arguments = [
+        "/nologo",
+        "/dll",
+        "/noentry",
+        "/nodefaultlib",
+        "/Brepro",
+        "/filealign:4096",
+        f"/machine:{_MACHINES[facts.machine]}",
+    ]
     arguments += [f"/out:{request.output}", f"/implib:{os.path.join(request.folder, 'unused.lib')}"]
     arguments += ["/nxcompat", "/dynamicbase"] + (["/highentropyva"] if target.pointer_width == 64 else [])
     arguments += [f"/export:{name}" for name in request.exports] + [f"/export:{name},DATA" for name in request.data]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emitter.errors import InputError, LayoutError, UsageError, shown
+from emitter.image.elf import KEPT_ALIGNMENT
 from emitter.link.find import Linker, find_linker
 from emitter.link.resolve import FLOAT_MARK, Wants, needed_members, resolve
 from emitter.model import Section, Symbol
@@ -28,8 +29,8 @@ _DESCRIPTOR_SIZE = 16
 class Code(NamedTuple):
     """The code of one output. `functions` are what it exports, with their C types where these are known.
 
-    `linker` is None for an archive, which is planned completely. `attached` says that the pack never passes through
-    the linker.
+    `linker` is None for an archive, which is planned completely. `stub` is the plan of what is linked in place of the
+    pack, where that is attached afterwards and never passes through the linker; None where it does.
     """
 
     objects: Sequence[CodeObject]
@@ -37,7 +38,7 @@ class Code(NamedTuple):
     data: Sequence[str]
     wants: Wants
     linker: Linker | None
-    attached: bool
+    stub: FilePlan | None
     far: bool
     name: str
     version_script: str | None
@@ -76,6 +77,8 @@ def plan_code(  # noqa: PLR0917 - what one output is
         linked=linked,
     )
     _check_exports(options, objects, functions, symbol, all_tensors)
+    if linked:
+        _check_alignment(target, pack)
     attached = _is_attached(target, format_, wants, say)
     far = pack.total_size > target.reach // 2
     near = [one.name for one in wants.tensors if one.name in variables and variables[one.name].near]
@@ -93,11 +96,12 @@ def plan_code(  # noqa: PLR0917 - what one output is
         plan, linker = _archive(target, path, model, objects), None
     else:
         linker = find_linker(target, options.linker, say)
-        plan = _object(target, path, symbol, model, shown_tensors if attached else None)
+        plan = _object(target, path, model)
     own = {symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in shown_tensors)}
     data = sorted(own) + sorted(set(options.export) - functions.keys() - own)
     name = (options.soname or options.install_name) if linked else None
-    code = Code(objects, functions, data, wants, linker, attached, far, name or "", options.version_script)
+    stub = _stub(target, path, symbol, shown_tensors) if attached else None
+    code = Code(objects, functions, data, wants, linker, stub, far, name or "", options.version_script)
     return code, plan
 
 
@@ -262,16 +266,28 @@ def _with_descriptor(target: Target, model: ObjectModel, symbol: str, pack: Pack
     )
 
 
-def _object(
-    target: Target, path: str, symbol: str, model: ObjectModel, attached: Sequence[TensorSymbol] | None
-) -> FilePlan:
+def _object(target: Target, path: str, model: ObjectModel) -> FilePlan:
     from emitter.writers import plan_linkable
 
-    if attached is not None:
-        from emitter.attach.stub import stub_model
-
-        model = stub_model(target, symbol, attached)
     return plan_linkable(target, "object", path, model)
+
+
+def _stub(target: Target, path: str, symbol: str, tensors: Sequence[TensorSymbol]) -> FilePlan:
+    from emitter.attach.stub import stub_model
+
+    return _object(target, path, stub_model(target, symbol, tensors))
+
+
+def _check_alignment(target: Target, pack: PackPlan) -> None:
+    """Raise LayoutError for an alignment that loaders do not keep, as for libraries without code."""
+    if target.object_format == "elf" and pack.alignment > KEPT_ALIGNMENT:
+        raise LayoutError(
+            "a library cannot keep the alignment of a tensor",
+            where=f"target {target.name}",
+            expected=f"at most {KEPT_ALIGNMENT}",
+            actual=pack.alignment,
+            hint="loaders place libraries at multiples of a page: ask for less",
+        )
 
 
 def _archive(target: Target, path: str, model: ObjectModel, objects: Sequence[CodeObject]) -> FilePlan:
