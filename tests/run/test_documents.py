@@ -67,6 +67,7 @@ def run_blocks(document: str, folder: Path) -> int:
 @pytest.mark.parametrize(
     ("document", "least"),
     [
+        ("code.md", 6),
         ("external-codegen.md", 13),
         ("guide.md", 35),
         ("inspect.md", 11),
