@@ -40,7 +40,7 @@ KERNELS = r"""
 #define EXPORT __attribute__((visibility("default")))
 extern const unsigned char model[];
 extern const uintptr_t model_size;
-EXPORT const unsigned char *const pointers[2] = {model, model};
+static const unsigned char *const volatile pointers[2] = {model, model};
 static int state = 1;
 EXPORT int *writable(void) { return &state; }
 
@@ -53,7 +53,7 @@ static uint64_t hash(const unsigned char *bytes, uint64_t size)
 }
 EXPORT uint64_t by_descriptor(void) { return hash((const unsigned char *)model_base(), model_bytes()); }
 EXPORT uint64_t by_symbol(void) { return hash(model, model_size); }
-EXPORT uint64_t by_pointer(void) { return hash(((const unsigned char *const volatile *)pointers)[1], model_size); }
+EXPORT uint64_t by_pointer(void) { return hash(pointers[1], model_size); }
 EXPORT unsigned at(uint64_t offset) { return ((const unsigned char *)model_base())[offset]; }
 EXPORT uint64_t bytes(void) { return model_bytes(); }
 """

@@ -101,9 +101,12 @@ class Library:
 
     def bytes_at(self, offset: int, length: int, what: str) -> bytes:
         """Return `length` bytes at a file offset; raise FormatError if they are not there."""
+        self._bound(offset, length, what)
+        return self.data[offset : offset + length]
+
+    def _bound(self, offset: int, length: int, what: str) -> None:
         if offset + length > len(self.data):
             raise self.broken(what, f"an end of {offset + length:#x} in {len(self.data):#x} bytes")
-        return self.data[offset : offset + length]
 
     def section_name(self, number: int) -> bytes:
         """Return the name of a section."""
@@ -220,10 +223,10 @@ class Library:
 
     def _check_ranges(self) -> None:
         for phdr in self.phdrs:
-            self.bytes_at(phdr.p_offset, phdr.p_filesz, "the bytes of a segment")
+            self._bound(phdr.p_offset, phdr.p_filesz, "the bytes of a segment")
         for number, row in enumerate(self.shdrs):
             if row.sh_type not in (elf.SHT_NULL, elf.SHT_NOBITS):
-                self.section_data(number)
+                self._bound(row.sh_offset, row.sh_size, f"the bytes of section {number}")
         ends = [load.p_vaddr + load.p_memsz for load in self.loads]
         starts = [load.p_vaddr for load in self.loads]
         if not self.loads or starts != sorted(starts) or any(a > b for a, b in zip(ends, starts[1:], strict=False)):

@@ -33,7 +33,7 @@ from emitter.errors import EmitterError, FormatError, InputError, LayoutError, O
 from emitter.layout import FilePlan
 from emitter.model import TensorSymbol
 from emitter.pack.plan import PackPlan, plan_pack
-from tests.attach_files import compile_kernels, hash_of, link, package_of, write_stub
+from tests.attach_files import KERNELS, compile_kernels, hash_of, link, package_of, write_stub
 from tests.c_tools import need
 from tests.elf_images import section_of
 from tests.support import build_pack
@@ -281,6 +281,25 @@ def test_code_reads_the_payload(linked: Linked, attached: Path) -> None:
     assert hash_of(ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "model")), 16)) == hash_of(
         build_pack(package_of(PAYLOAD))[:16]
     )
+
+
+def test_two_libraries_read_each_their_own(linked: Linked, tmp_path: Path) -> None:
+    """Both are found by every later library, under the same names."""
+    import ctypes
+
+    data = _relink(linked, code=KERNELS)
+    libraries = []
+    for number in range(2):
+        payload = {"w": bytes((number + 1,)) * 1000}
+        path = tmp_path / f"lib{number}.so"
+        path.write_bytes(data)
+        attach(str(path), str(path), TARGET, plan_pack(package_of(payload), "little"), name="model")
+        libraries.append((ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL), hash_of(build_pack(package_of(payload)))))
+    for library, value in libraries:
+        for way in ("by_descriptor", "by_symbol", "by_pointer"):
+            function = library[way]
+            function.restype = ctypes.c_uint64
+            assert function() == value, way
 
 
 # Refusals
