@@ -24,8 +24,9 @@ if ROOT not in sys.path:
 from benchmarks.attach import attached  # noqa: E402 - found through the lines above
 from benchmarks.sections import MB, QUICK, Bench, Section  # noqa: E402
 from benchmarks.sections import SECTIONS as OWN_SECTIONS  # noqa: E402
+from benchmarks.verified import verified  # noqa: E402
 
-SECTIONS = (*OWN_SECTIONS, attached)
+SECTIONS = (*OWN_SECTIONS, attached, verified)
 
 
 def machine() -> str:

@@ -77,10 +77,7 @@ def to_markdown(difference: Difference) -> str:
     for part, changes in difference.sections.items():
         if changes:
             lines += [f"| {part} | before | after |", "|---|---|---|"]
-            lines += _limited(
-                changes,
-                lambda change: f"| {_code(_subject(change))} | {_cell(change.before)} | {_cell(change.after)} |",
-            )
+            lines += _limited(changes, _row)
             lines.append("")
     if difference.tensors:
         lines += ["| tensor | before | after | different | largest difference |", "|---|---|---|---:|---:|"]

@@ -52,6 +52,8 @@ def _summary(result: Result) -> str:
         if result.count(severity) or severity == "error"
     )
     line = f"{_count(len(result.files), 'artefact')} verified: {counts}"
+    if result.errors:
+        line += f"; {len(result.errors)} could not be verified"
     if result.waived:
         line += f"; {len(result.waived)} waived"
     if result.known:

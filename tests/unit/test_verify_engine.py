@@ -138,6 +138,7 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(
     result = verify(tmp_path / "d", target=X86)
     assert [one.path for one in result.findings] == [str(tmp_path / "d" / "b" / "x.so")]
     assert ([str(one.where) for one in result.errors], result.status) == ([str(tmp_path / "d" / "a")], 2)
+    assert text(result).endswith("; 1 could not be verified\n")
 
 
 def test_a_path_without_an_artefact_is_told(good: bytes, tmp_path: Path) -> None:
