@@ -217,7 +217,7 @@ class Planner:
         else:
             tensor_symbols = self._tensor_symbols(pack, symbol)
             if self._package.code:
-                code, plan = self._plan_code(target, path, format_, pack, symbol, tensor_symbols)
+                tensor_symbols, code, plan = self._plan_code(target, path, format_, pack, symbol, tensor_symbols)
             texts |= self._texts(target, path, format_, pack, symbol, tensor_symbols, code)
             if code is not None:
                 pass
@@ -236,15 +236,17 @@ class Planner:
         pack: PackPlan,
         symbol: str,
         shown_tensors: Sequence[TensorSymbol],
-    ) -> tuple[Code, FilePlan]:
+    ) -> tuple[Sequence[TensorSymbol], Code, FilePlan]:
+        """Return the symbols of tensors that are shown, the code, and the plan of what goes to the linker with it."""
         from emitter.link.plan import plan_code
         from emitter.symbols import tensor_symbols
 
         prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
         every = shown_tensors or tensor_symbols(self._package.tensors, pack, prefix)
+        exported = shown_tensors or [one for one in every if one.name in self._options.export]
         large = self._large(target, pack)
-        return plan_code(
-            self._package, self._options, target, format_, path, symbol, pack, every, shown_tensors, large, self._say
+        return exported, *plan_code(
+            self._package, self._options, target, format_, path, symbol, pack, every, exported, large, self._say
         )
 
     def _texts(  # noqa: PLR0917 - six facts about one output
