@@ -84,10 +84,11 @@ def compile_device(name: str, folder: Path) -> Path:
 
 
 def nvcc_object(folder: Path) -> Path:
-    """Return nvcc's own object for the same kernels as `all.fatbin`."""
+    """Return nvcc's own object for the same kernels as `all.fatbin`, compiled in `folder` unless it is there."""
     need("g++")
     output = folder / "nvcc.o"
-    _run(tool("nvcc"), "-c", *ALL, str(KERNELS), "-o", str(output), cwd=folder)
+    if not output.exists():
+        _run(tool("nvcc"), "-c", *ALL, str(KERNELS), "-o", str(output), cwd=folder)
     return output
 
 

@@ -71,9 +71,16 @@ def test_cuobjdump_agrees_about_the_architectures(name: str, made: Path) -> None
     ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("suffix", [".o", ".so", ".a"])
-@pytest.mark.parametrize("name", FATBINS)
+# Every fatbin for one target, and one for the other, in every format.
+FILES = [
+    (name, suffix, target)
+    for target in TARGETS
+    for name in (FATBINS if target == "cuda-host" else ["all.fatbin"])
+    for suffix in (".o", ".so", ".a")
+]
+
+
+@pytest.mark.parametrize(("name", "suffix", "target"), FILES)
 def test_cuobjdump_extracts_what_was_compiled(name: str, suffix: str, target: str, made: Path, tmp_path: Path) -> None:
     fatbin = compile_device(name, made)
     output = emitted(tmp_path, suffix, fatbin, target=target)
@@ -371,3 +378,11 @@ def test_the_header_beside_others(tmp_path: Path) -> None:
     )
     need("clang-14")
     build("clang-14", str(tmp_path / "ab"), *WARNINGS, str(tmp_path / "a.c"), str(tmp_path / "b.c"), "-ldl")
+
+
+@pytest.mark.parametrize("compiler", ["x86_64-w64-mingw32-gcc", "i686-w64-mingw32-gcc"])
+def test_the_header_compiles_for_windows(compiler: str, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(
+        '#include "emitter_cuda.h"\nint main(void) { emitter_cuda cuda; return emitter_cuda_open(&cuda, NULL, 0); }\n'
+    )
+    build(compiler, str(tmp_path / "a.exe"), *WARNINGS, str(tmp_path / "a.c"))

@@ -78,7 +78,7 @@ def record_of(command: list[str], home: Path, folder: Path) -> list[str]:
 def nvccs_record(made: Path, folder: Path) -> list[str]:
     """Return the calls of a program that is linked with nvcc's object."""
     home = runtime(made)
-    program = link("g++", folder / "theirs", home, "-x", "c", DATA / "launch.c", "-x", "none", nvcc_object(folder))
+    program = link("g++", folder / "theirs", home, "-x", "c", DATA / "launch.c", "-x", "none", nvcc_object(made))
     return record_of([str(program)], home, folder)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 import emitter
 from emitter import Package, emit
@@ -144,6 +145,37 @@ def test_fatbins_are_the_end_of_the_pack(files: Path) -> None:
     assert set(inside) == set(sizes)
     assert end == layout.total_size
     assert plan_pack(Package(), "little").fatbins == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "there"), [("cuda-host", True), ("cuda-host-aarch64", True), ("x86_64-linux-gnu", False)]
+)
+def test_fatbins_are_a_section_of_their_own(target: str, there: bool, files: Path) -> None:
+    package = Package()
+    package.add_tensor("w", np.ones(100, np.float32))
+    for name in ("k.fatbin", "other.fatbin", "noop.ptx"):
+        package.add_input(files / name)
+    both = [FATBIN, (files / "other.fatbin").read_bytes()]
+    for suffix in (".o", ".so"):
+        output = files / f"x{suffix}"
+        emit(package, output, target=target)
+        with output.open("rb") as file:
+            elf = ELFFile(file)
+            section = elf.get_section_by_name(".nv_fatbin")
+            assert (section is not None) == there
+            if section is None:
+                continue
+            data = section.data()
+            assert data.startswith((both[0], both[1]))
+            assert not data.replace(both[0], b"").replace(both[1], b"").strip(b"\0")
+            # Of an object it is a view that links leave out; of a library it is what is mapped behind the rest.
+            flags = 0x80000000 if suffix == ".o" else 2
+            assert (section["sh_flags"], section["sh_addralign"]) == (flags, 64)
+            if suffix == ".so":
+                before = elf.get_section_by_name(".emitter")
+                assert section["sh_addr"] == before["sh_addr"] + before["sh_size"]
+                symbol = elf.get_section_by_name(".dynsym").get_symbol_by_name("x")[0]
+                assert symbol["st_size"] == before["sh_size"] + section["sh_size"]
 
 
 def test_several_programs_have_a_root_without_bytes(files: Path) -> None:
