@@ -129,4 +129,8 @@ def _with_minos(target: Target, macho: MachO, typed: str, version: str) -> Targe
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+    """Return what orders versions: their numbers, without the zeros at the end, for 11 is 11.0."""
+    numbers = list(map(int, version.split(".")))
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

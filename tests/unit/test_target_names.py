@@ -392,3 +392,10 @@ def test_a_host_that_is_no_target_is_named(monkeypatch: pytest.MonkeyPatch, syst
     monkeypatch.setattr(sys, "platform", system)
     with pytest.raises(TargetError, match=f"(?i){machine}"):
         targets.resolve("native")
+
+
+@pytest.mark.parametrize("name", ["arm64-apple-macos11", "arm64-apple-macos11.0", "arm64-apple-macos11.0.0"])
+def test_zeros_at_the_end_of_a_version_make_no_difference(name: str) -> None:
+    target = targets.resolve(name).target
+    assert target.macho is not None
+    assert (target.macho.minos, target.llvm_triple) == ("11.0", "arm64-apple-macosx11.0.0")
