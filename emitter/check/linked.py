@@ -46,8 +46,8 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
                 found = crc32c(view.read(at, min(_STEP, start + payload.size - at), "a payload"), found)
             if found != crc:
                 raise difference(f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}")
-        notes = [one.offset + _BUILD_ID_DESC for one in report.sections if one.name == ".note.gnu.build-id"]
-    return offset, (notes or [None])[0]
+        notes = (one.offset + _BUILD_ID_DESC for one in report.sections if one.name == ".note.gnu.build-id")
+        return offset, next(notes, None)
 
 
 def check_library(path: str, job: Job) -> None:

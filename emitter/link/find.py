@@ -131,7 +131,7 @@ def _named(target: Target, named: str) -> Linker:
             f"{', mold' if target.object_format == 'elf' else ''}{' or zig' if in_zig else ''}",
             actual=f"a program called {base}",
         )
-    return Linker(said, (path,), path)  # type: ignore[arg-type] # None is in no list
+    return Linker(said, (path,), path)
 
 
 def _lld_version(command: str, target: Target) -> int:

@@ -191,7 +191,7 @@ def test_objects_and_archives_hold_code_and_data(target: str, form: str, tmp_pat
         'infer(in, out);\nfor (i = 0; i < 5; i++) printf("%.9g\\n", (double)out[i]);\nreturn 0;\n}\n'
     )
     for linker in _found(target)[: 1 if form.endswith(".a") else 3]:
-        named = {} if form.endswith(".a") else {"linker": linker}
+        named: dict[str, Any] = {} if form.endswith(".a") else {"linker": linker}
         emit(package, output, target=target, name="net", header=header, **named)
         command = [toolchain.c, "-Wall", "-Werror", "-O1", "main.c", form, "-lm", "-o", "program"]
         done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
@@ -223,7 +223,7 @@ def test_code_of_numba(tmp_path: Path) -> None:
         pytest.skip("numba compiles for its host alone")
     pointer = numba.types.CPointer(numba.types.float32)
 
-    @numba.cfunc(numba.types.void(*[pointer] * 10), error_model="numpy")  # type: ignore[untyped-decorator] # numba publishes no types
+    @numba.cfunc(numba.types.void(*[pointer] * 10), error_model="numpy")
     def run(image, w1, b1, w2, b2, w3, b3, first, second, out):  # type: ignore[no-untyped-def] # numba gives the types
         for m in range(4):
             for y in range(10):

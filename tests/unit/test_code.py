@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -122,7 +122,7 @@ def test_an_input_of_code_is_added_and_has_no_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_with_code_is_refused(
-    output: str, target: str, options: dict[str, object], message: str, tmp_path: Path
+    output: str, target: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(EmitterError, match=message):
         emit(package(IR.replace("net_t_", "x_t_")), tmp_path / output, target=target, **options)

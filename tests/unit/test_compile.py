@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", **options: object) -> bytes:
+def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", **options: Any) -> bytes:
     """Emit 12 floats and code as an archive, which needs no linker."""
     package = Package()
     package.add_tensor("w", np.arange(12, dtype=np.float32))
@@ -83,7 +84,7 @@ def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", *
     ],
 )  # fmt: skip
 def test_what_goes_wrong_in_llvm_is_one_error(
-    code: str | bytes, target: str, options: dict[str, object], message: str, tmp_path: Path
+    code: str | bytes, target: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     output = tmp_path / "libnet.a"
     output.write_bytes(b"old")
@@ -134,7 +135,7 @@ def test_the_same_code_is_compiled_once(tmp_path: Path, monkeypatch: pytest.Monk
         assert make(tmp_path, IR) == first
         for changed in ({"opt_level": 0}, {"features": "+avx2"}, {"target": "aarch64-linux-gnu"}, {"no_cache": True}):
             with pytest.raises(AssertionError):
-                make(tmp_path, IR, **changed)  # type: ignore[arg-type] # each is one of its options
+                make(tmp_path, IR, **changed)
         with pytest.raises(AssertionError):
             make(tmp_path, IR + "; another byte\n")
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -185,7 +185,7 @@ OWN = {"net", "net_size", "emitter_pack"}
         ({"export": ["at", "net_t_w"]}, {"at", "net_t_w"} | OWN),
     ],
 )
-def test_what_is_exported(options: dict[str, object], wanted: set[str], tmp_path: Path) -> None:
+def test_what_is_exported(options: dict[str, Any], wanted: set[str], tmp_path: Path) -> None:
     output = tmp_path / "libnet.so"
     for linker in linkers(targets.load("x86_64-linux-gnu")):
         named = "zig" if "ziglang" in linker.name else linker.command[0]
