@@ -111,6 +111,12 @@ def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
     if not request.undefined:
         arguments += ["-z", "defs"]
     if request.script is not None:
+        if flavour == "mold":
+            raise TargetError(
+                "mold reads no linker scripts, and the payload is too far for what it makes without",
+                where=target.name,
+                hint="name another --linker, or reach the pack through its descriptor: docs/code.md",
+            )
         arguments += ["-T", request.script]
     return [*arguments, *request.objects, "--as-needed", *request.libraries]
 
