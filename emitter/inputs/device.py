@@ -107,6 +107,7 @@ def _rank(alternative: Alternative) -> tuple[bool, int]:
 def _joined(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
     joined = dict(first)
     for key, value in second.items():
-        words = [*joined.get(key, "").split(" "), *value.split(" ")] if key == IMAGES else [joined.get(key, ""), value]
-        joined[key] = " ".join(dict.fromkeys(word for word in words if word))
+        between = " " if key == IMAGES else ", "
+        words = [*joined.get(key, "").split(between), *value.split(between)]
+        joined[key] = between.join(dict.fromkeys(word for word in words if word))
     return joined

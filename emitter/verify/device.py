@@ -9,11 +9,15 @@ from emitter.records import TYPE_CHECKING
 if TYPE_CHECKING:
     from emitter.inspect.view import View
 
-__all__ = ["DeviceFile", "device_format"]
+__all__ = ["ELF_PROGRAMS", "DeviceFile", "device_format"]
 
 _SUFFIXES = {".fatbin": "fatbin", ".ptx": "PTX", ".spv": "SPIR-V"}
-# By the name in `emitter.device`: the format, and the kind in words. Cubins and hsaco are ELF: that has a reader.
+# ELF files that no system loads: the rules for those that it loads mean nothing for them.
+ELF_PROGRAMS = frozenset({"cubin", "hsaco"})
+# By the name in `emitter.device`: the format, and the kind in words.
 _FORMATS = {
+    "cubin": ("cubin", "cubin"),
+    "hsaco": ("hsaco", "AMD code object"),
     "fatbin": ("fatbin", "CUDA fatbin"),
     "PTX": ("ptx", "PTX text"),
     "SPIR-V": ("spirv", "SPIR-V module"),

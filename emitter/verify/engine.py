@@ -8,7 +8,7 @@ from emitter.errors import EmitterError, FormatError, InputError, UsageError
 from emitter.records import TYPE_CHECKING
 from emitter.verify.check import MemberFacts
 from emitter.verify.containers import HEAD, Item, container_kind, items_of_container, walk
-from emitter.verify.device import device_format
+from emitter.verify.device import ELF_PROGRAMS, device_format
 from emitter.verify.identify import is_container, linker_script, promises, recognised
 from emitter.verify.judge import Judge
 from emitter.verify.model import rank
@@ -57,9 +57,10 @@ def verify_paths(paths: Sequence[str], options: Options = Options()) -> Result: 
         )
     run.finish()
     baseline.waive(result, settings)
-    # A path that the configuration names is relative to its folder.
-    known = None if settings.baseline is None else os.path.join(settings.folder, settings.baseline)
-    baseline.suppress(result, known if options.baseline is None else options.baseline)
+    if not options.writes_baseline:
+        # A path that the configuration names is relative to its folder.
+        known = None if settings.baseline is None else os.path.join(settings.folder, settings.baseline)
+        baseline.suppress(result, known if options.baseline is None else options.baseline)
     # The order of the files stays; within one, the worst comes first.
     place = {file.place: number for number, file in enumerate(result.files)}
     result.findings.sort(key=lambda finding: (place.get(finding.place, -1), -rank(finding.severity)))
@@ -122,11 +123,12 @@ class _Run:
             return
         head = view.read_up_to(0, HEAD)
         kind = container_kind(head)
+        device = device_format(head, item.member or item.path)
         if kind is not None and (item.named or is_container(kind, item)):
             self._container(kind, item, view)
-        elif recognised(head, item.member or item.path, named=item.named):
+        elif device not in ELF_PROGRAMS and recognised(head, item.member or item.path, named=item.named):
             self._artefact(item, view)
-        elif (device := device_format(head, item.member or item.path)) is not None:
+        elif device is not None:
             self._artefact(item, view, device)
         elif promises(item.member or item.path) and linker_script(view):
             self.result.passed_over += 1

@@ -386,3 +386,24 @@ def test_the_header_compiles_for_windows(compiler: str, tmp_path: Path) -> None:
         '#include "emitter_cuda.h"\nint main(void) { emitter_cuda cuda; return emitter_cuda_open(&cuda, NULL, 0); }\n'
     )
     build(compiler, str(tmp_path / "a.exe"), *WARNINGS, str(tmp_path / "a.c"))
+
+
+def test_verify_has_nothing_against_what_nvcc_made(made: Path, tmp_path: Path) -> None:
+    files = [compile_device(name, made) for name in INPUTS]
+    for target in TARGETS:
+        outputs = [emitted(tmp_path, suffix, *files[:3], target=target) for suffix in (".so", ".o", ".a")]
+        command = [
+            sys.executable,
+            "-m",
+            "emitter",
+            "verify",
+            "--fail-on",
+            "warning",
+            "--target",
+            target,
+            *map(str, outputs),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+    done = subprocess.run([*command[:4], *map(str, files)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -74,6 +74,7 @@ def test_the_form_that_suits_best_is_chosen(files: Path, sm: str, number: int | 
             "sm >= 90, < 100", "sm >= 80, < 90", "sm >= 80", "sm >= 75",
         ]  # fmt: skip
         assert module.metadata["device.images"] == "compute_75 compute_80 sm_80 sm_90"
+        assert module.metadata["device.format"] == "PTX, cubin"
         if number is None:
             with pytest.raises(LoadError, match="no alternative"):
                 module.select({"sm": sm})
