@@ -93,11 +93,11 @@ def _read(path: str) -> set[tuple[str, ...]]:
 
 
 def write(result: Result, path: str) -> None:
-    """Write every finding of a result as the baseline at `path`, sorted, those that were known with them."""
+    """Write every finding of a result as the baseline at `path`, sorted."""
     import json
 
     from emitter.output import write_if_changed
 
-    rows = sorted({_key(finding) for finding in (*result.findings, *result.known)})
+    rows = sorted({_key(finding) for finding in result.findings})
     document = {"schema": SCHEMA, "findings": [dict(zip(_KEY, row, strict=True)) for row in rows]}
     write_if_changed(path, (json.dumps(document, indent=1) + "\n").encode())

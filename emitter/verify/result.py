@@ -19,7 +19,8 @@ class Options(NamedTuple):
 
     `target` is a target's name in any spelling, `page_size` and `max_size` are bytes, `against` paths of inputs whose
     tensors the artefacts must hold, `config` the path of a configuration (None: it is looked for; empty: none),
-    `severities` what to make of single rules; `second_parser`: ask pyelftools and lief too.
+    `severities` what to make of single rules; `writes_baseline`: no finding is known; `second_parser`: ask pyelftools
+    and lief too.
     """
 
     target: str | None = None
@@ -29,6 +30,7 @@ class Options(NamedTuple):
     against: tuple[str, ...] = ()
     config: str | None = None
     baseline: str | None = None
+    writes_baseline: bool = False
     severities: Mapping[str, str] = {}
     second_parser: bool = False
 

@@ -551,6 +551,20 @@ def _written(folder: Path) -> Path:
 # Reports
 
 
+def test_a_baseline_that_the_configuration_names_can_be_written_first(
+    bad: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "emitter-verify.toml").write_text('baseline = "known.json"\n')
+    file, known = str(tmp_path / "bad.so"), str(tmp_path / "known.json")
+    run = ["verify", file, "--target", X86]
+    assert cli.main(run) == 2  # it is not there
+    for _ in range(2):  # what is known stays in it
+        assert cli.main([*run, "--baseline", known, "--write-baseline"]) == 0
+        assert cli.main(run) == 0
+    assert "1 known from the baseline" in capsys.readouterr().out
+    del bad
+
+
 @pytest.mark.parametrize("option", ["--target", "--profile", "--baseline", "--config", "--max-size"])
 def test_an_empty_name_is_refused(option: str, good: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # As a script has it whose variable is not set.
