@@ -216,7 +216,7 @@ def test_the_bytes_are_the_same_every_time(made: Path, tmp_path: Path) -> None:
     assert registered(tmp_path / "b.o", fatbin).read_bytes() == first
 
 
-REFUSED: list[tuple[list[str], dict[str, object], type[EmitterError], str]] = [
+REFUSED: list[tuple[list[str], dict[str, Any], type[EmitterError], str]] = [
     (["compute_75.ptx"], {}, InputError, "not a fatbin, which the CUDA runtime wants"),
     (["sm_80.cubin"], {}, InputError, "not a fatbin, which the CUDA runtime wants"),
     (["relocatable.fatbin"], {}, InputError, "the code is relocatable"),
@@ -230,7 +230,7 @@ REFUSED: list[tuple[list[str], dict[str, object], type[EmitterError], str]] = [
 
 @pytest.mark.parametrize(("names", "options", "error", "message"), REFUSED)
 def test_what_cannot_be_registered_is_refused(
-    names: list[str], options: dict[str, object], error: type[EmitterError], message: str, made: Path, tmp_path: Path
+    names: list[str], options: dict[str, Any], error: type[EmitterError], message: str, made: Path, tmp_path: Path
 ) -> None:
     files = [compile_device(name, made) for name in names]
     with pytest.raises(error, match=message):

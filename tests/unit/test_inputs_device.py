@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 import emitter
 from emitter import Package, emit
@@ -173,9 +174,11 @@ def test_fatbins_are_a_section_of_their_own(target: str, there: bool, files: Pat
             flags = 0x80000000 if suffix == ".o" else 2
             assert (section["sh_flags"], section["sh_addralign"]) == (flags, 64)
             if suffix == ".so":
-                before = elf.get_section_by_name(".emitter")
+                before, dynsym = elf.get_section_by_name(".emitter"), elf.get_section_by_name(".dynsym")
+                assert before is not None
+                assert isinstance(dynsym, SymbolTableSection)
                 assert section["sh_addr"] == before["sh_addr"] + before["sh_size"]
-                symbol = elf.get_section_by_name(".dynsym").get_symbol_by_name("x")[0]
+                [symbol] = dynsym.get_symbol_by_name("x") or []
                 assert symbol["st_size"] == before["sh_size"] + section["sh_size"]
 
 
