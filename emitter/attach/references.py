@@ -37,8 +37,8 @@ _RELATIVE = {62: 8, 183: 1027, 243: 3, 40: 23, 3: 8, 22: 12, 21: 22}
 _MARGIN = 8  # bytes
 
 _HINT = (
-    "read the payload through its descriptor; or declare the symbol with default visibility and link without -Bsymbolic "
-    "and link-time optimisation (docs/attach.md)"
+    "read the payload through its descriptor; or declare its symbol with default visibility, and link without "
+    "-Bsymbolic and link-time optimisation (docs/attach.md)"
 )
 
 
