@@ -22,11 +22,12 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 from benchmarks.attach import attached  # noqa: E402 - found through the lines above
+from benchmarks.code import code  # noqa: E402
 from benchmarks.sections import MB, QUICK, Bench, Section  # noqa: E402
 from benchmarks.sections import SECTIONS as OWN_SECTIONS  # noqa: E402
 from benchmarks.verified import verified  # noqa: E402
 
-SECTIONS = (*OWN_SECTIONS, attached, verified)
+SECTIONS = (*OWN_SECTIONS, attached, code, verified)
 
 
 def machine() -> str:
