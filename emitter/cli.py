@@ -43,6 +43,13 @@ exit status: 0 done, 1 findings (verify, diff), 2 error or misuse, 130 interrupt
 example: emitter --target aarch64-linux-gnu resnet18.safetensors -o libresnet18.so
 """
 
+_VERIFY_EPILOG = """
+
+`emitter rules` lists the rules, `emitter rules ID` explains one.
+
+exit status: 0 no findings that count, 1 findings, 2 something could not be verified, or there was nothing to verify
+"""
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are ours."""
@@ -514,8 +521,15 @@ def _inspect(arguments: list[str]) -> int:
 
 def _verify(arguments: list[str]) -> int:
     from emitter.verify.command import run_verify, verify_options
+    from emitter.verify.profile import shipped
 
-    parser = _new_parser("emitter verify", "Prove that artefacts are right for where they will run.")
+    names = shipped()
+    rows = [", ".join(names[start : start + 5]) for start in range(0, len(names), 5)]
+    parser = _new_parser(
+        "emitter verify",
+        "Prove that artefacts are right for where they will run.",
+        "profiles:\n  " + ",\n  ".join(rows) + _VERIFY_EPILOG,
+    )
     verify_options(parser)
     return run_verify(parser.parse_args(arguments), console.write)
 

@@ -35,7 +35,7 @@ class _Key(NamedTuple):
     required: bool = False
 
 
-_TEXTS = _Key("text by text")
+_TEXTS = _Key("texts by key")
 _ALTERNATIVE = {
     "kind": _Key("text", required=True),
     "file": _Key("text"),
@@ -158,11 +158,20 @@ def _check_table(table: object, kind: str, where: str) -> None:
             raise InputError(f"a {kind} has no key {shown(name)}", where=where, expected=", ".join(keys), hint=hint)
         if not _TYPES[key.kind](value):
             raise InputError(
-                f"the value of {name} is of another type", where=where, expected=key.kind, actual=shown(value)
+                f"the value of {name} is of another type", where=where, expected=key.kind, actual=_given(value)
             )
     for name, key in keys.items():
         if key.required and name not in table:
             raise InputError(f"a {kind} needs the key {name}", where=where, expected=key.kind)
+
+
+def _given(value: object) -> str:
+    """Return what a message shows of a value of another type: in a table the first that is no text."""
+    if isinstance(value, dict):
+        return next(
+            (f"{shown(key)}: {shown(item)}" for key, item in value.items() if not isinstance(item, str)), "a table"
+        )
+    return shown(value)
 
 
 def _is_texts(value: object) -> bool:
@@ -172,7 +181,7 @@ def _is_texts(value: object) -> bool:
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "integer": lambda value: type(value) is int,
-    "text by text": lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
+    "texts by key": lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
     "list of tables": lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
     "list of integers": lambda value: isinstance(value, list) and all(type(item) is int for item in value),
     "list of texts": _is_texts,
@@ -220,7 +229,9 @@ def _add_raw(package: Package, table: Table, where: str, folder: str) -> None:
     source = FileSource.of(os.path.join(folder, table["raw"]))
     dtype = parse(table["dtype"]) if "dtype" in table else DType(UINT, 8)
     if dtype is None:
-        raise InputError("there is no such element type", where=where, actual=shown(table["dtype"]))
+        raise InputError(
+            "there is no such element type", where=where, expected="such as float32", actual=shown(table["dtype"])
+        )
     encoding = table.get("encoding", 0)
     if "dtype" in table and "shape" not in table:
         raise InputError("bytes with a dtype have a shape", where=where)

@@ -56,14 +56,14 @@ def _tensor(change: TensorChange) -> dict[str, object]:
 def to_text(difference: Difference) -> str:
     """Return lines for a terminal."""
     if difference.empty:
-        return f"{shown(difference.a)} and {shown(difference.b)} are equal: {difference.same_tensors} tensors\n"
+        return f"{shown(difference.a)} and {shown(difference.b)} are equal; tensors: {difference.same_tensors}\n"
     lines = [f"--- {_plain(difference.a)}", f"+++ {_plain(difference.b)}"]
     for part, changes in difference.sections.items():
         if changes:
             lines.append(f"{part}:")
             lines += _limited(changes, lambda change: f"  {_SIGNS[change.kind]} {_subject(change)}: {_values(change)}")
     if difference.tensors:
-        lines.append(f"tensors ({difference.same_tensors} others are equal):")
+        lines.append(f"tensors (equal: {difference.same_tensors}):")
         lines += _limited(difference.tensors, lambda change: f"  {_SIGNS[change.kind]} {_tensor_text(change)}")
     return "\n".join(lines) + "\n"
 
@@ -72,7 +72,7 @@ def to_markdown(difference: Difference) -> str:
     """Return a section of GitHub-flavoured Markdown with a table for each part."""
     title = f"### {_code(difference.a)} → {_code(difference.b)}\n"
     if difference.empty:
-        return f"{title}\nNo difference; {difference.same_tensors} tensors are equal.\n"
+        return f"{title}\nNo difference; equal tensors: {difference.same_tensors}.\n"
     lines = [title]
     for part, changes in difference.sections.items():
         if changes:
@@ -83,7 +83,7 @@ def to_markdown(difference: Difference) -> str:
         lines += ["| tensor | before | after | different | largest difference |", "|---|---|---|---:|---:|"]
         lines += _limited(difference.tensors, _tensor_row)
         lines.append("")
-    lines.append(f"{difference.same_tensors} tensors are equal.")
+    lines.append(f"Equal tensors: {difference.same_tensors}.")
     return "\n".join(lines) + "\n"
 
 

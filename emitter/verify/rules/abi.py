@@ -182,8 +182,9 @@ def flags_attributes(check: Check) -> Iterator[Found]:
     "elf-isa-baseline",
     "The code was compiled for a processor that has more than the target's",
     severity="warning",
-    why="the first instruction that the processor does not have ends the process with SIGILL",
-    fix="compile for the target's baseline (-march), or name what the processors have: isa-extensions in a profile",
+    why="the first instruction that the processor does not have ends the process (SIGILL, a fault on bare metal)",
+    fix="compile for the target's baseline (-march); if the processors have more, a profile can say so: "
+    "isa-extensions (RISC-V), or this rule as info in [rules] (Arm)",
     needs=("target",),
 )
 def isa_baseline(check: Check) -> Iterator[Found]:

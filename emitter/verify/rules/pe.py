@@ -165,7 +165,7 @@ def section_count(check: Check) -> Iterator[Found]:
     "pe-section-name",
     "A section of an image has a name in a string table, which images do not have",
     severity="info",
-    why="Windows and its tools show the name as /4; what looks for the section by name does not find it",
+    why="Windows and its tools show a slash and a number instead; what looks for the name does not find it",
     fix="give sections of images at most 8 characters; strip removes those of debug information",
     formats=_PE,
     kinds=_LINKED,

@@ -54,7 +54,7 @@ def load_congruent(check: Check) -> Iterator[Found]:
     "elf-load-alignment",
     "A segment is aligned to less than the largest page of the platform",
     why="kernels with larger pages cannot map it: dlopen fails, or the program does not start",
-    fix="link with -Wl,-z,max-page-size=N; a tool that adds segments (patchelf --page-size N) must know N too",
+    fix="link with -Wl,-z,max-page-size=N, N as expected; tools that add segments (patchelf --page-size N) need it too",
     kinds=_LINKED,
 )
 def load_alignment(check: Check) -> Iterator[Found]:
