@@ -18,10 +18,14 @@ import pytest
 from emitter import EmitterError, Package, cli, emit
 from emitter.errors import FormatError, InputError, UsageError
 from emitter.inspect.view import View
+from emitter.pack import format as fmt
 from emitter.verify import assert_ok, containers, model, unpack, verify
 from emitter.verify.output import github, junit, text
 from emitter.verify.result import Result, Verified
 from tests.c_tools import need
+from tests.device_files import bundle, cubin, hsaco, plan, spirv
+from tests.loader_support import set_field
+from tests.support import build_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,12 +161,23 @@ def test_many_broken_members_take_no_longer_each_than_few(tmp_path: Path) -> Non
     assert sum(one.rule == "file-malformed" for one in result.findings) == 20_000
 
 
-@pytest.mark.parametrize("name", ["x.plan", "x.spv", "x.hipfb"])
-def test_programs_for_gpus_are_verified_as_files(name: str, tmp_path: Path) -> None:
-    heads = {"x.plan": b"ftrt", "x.spv": b"\3\2\x23\7", "x.hipfb": b"__CLANG_OFFLOAD_BUNDLE__"}
-    (tmp_path / name).write_bytes(heads[name] + bytes(6))
-    assert [one.rule for one in verify(tmp_path / name).findings] == ["device-program"]
-    assert [one.rule for one in verify(tmp_path).findings] == ["device-program"]
+@pytest.mark.parametrize(
+    ("program", "rule"),
+    [(one, "device-program") for one in (hsaco(), bundle("gfx90a"), plan(), spirv())] + [(cubin(), "file-malformed")],
+)
+def test_programs_for_gpus_are_verified_as_files(program: bytes, rule: str, tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(program)
+    (tmp_path / "bad").write_bytes(program[:30])
+    result = verify(tmp_path / "good", tmp_path / "bad")
+    assert [(one.rule, one.path) for one in result.findings] == [(rule, str(tmp_path / "bad"))]
+    assert len(result.files) == 2
+
+
+def test_what_amds_linker_takes_is_no_broken_program(tmp_path: Path) -> None:
+    data = bytearray(hsaco())
+    data[16] = 1  # ET_REL
+    (tmp_path / "x.o").write_bytes(data)
+    assert [one.rule for one in verify(tmp_path / "x.o").findings] == []
 
 
 def test_a_linker_script_is_passed_over(tmp_path: Path, good: bytes) -> None:
@@ -719,6 +734,28 @@ def test_a_source_that_nothing_holds_is_an_error(tmp_path: Path) -> None:
     result = verify(tmp_path / "x.o", against=[f"w=raw:{tmp_path}/w.bin"])
     assert result.status == 2
     assert "holds a pack" in str(result.errors[0])
+
+
+def test_payloads_that_overlap_are_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Package()
+    for number in range(50):
+        package.add_raw(f"w{number}", bytes([number]) * 1000)
+    data = build_pack(package, "little")
+    first = int.from_bytes(data[fmt.HEADER.offset("index_size") :][:4], "little")
+    for number in range(50):
+        data = set_field(data, fmt.PAYLOAD, "offset", (first + 63) // 64 * 64, number=number)
+        data = set_field(data, fmt.PAYLOAD, "size", 40_000 + number, number=number)
+    (tmp_path / "x.pack").write_bytes(data)
+    read = []
+
+    def crc32c(view: View, offset: int, size: int, what: str) -> int:
+        del view, offset, what
+        read.append(size)
+        return 0
+
+    monkeypatch.setattr(View, "crc32c", crc32c)
+    assert "pack-index" in {one.rule for one in verify(tmp_path / "x.pack").findings}
+    assert sum(read) <= len(data)
 
 
 @pytest.mark.parametrize("sidecar", [False, True])

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from emitter.verify.check import Check
 
 _ALL = ("*",)
-_GPUS = {190: "cubin", 224: "hsaco"}  # by e_machine
+_GPUS = {190: "cubin", 224: "hsaco"}  # by e_machine: members of archives
+_ET_REL = b"\1\0"
 # What drivers want the address of a program to be a multiple of: fatbins and cubins are read in words of 8 bytes, HIP's
 # runtime maps bundles at pages, engines are copied fastest from where TensorRT itself puts them, and SPIR-V is words.
 _ALIGNMENTS = {"fatbin": 8, "cubin": 8, "HIP bundle": 4096, "TensorRT plan": 256, "SPIR-V": 4}
@@ -44,11 +45,12 @@ def blobs(check: Check) -> list[Blob]:
 
 def _find(check: Check) -> Iterator[Blob]:
     view = check.view
-    if isinstance(check.reader, DeviceFile):
-        yield Blob(check.reader.program, view, "", 0, 0, last=True)
-        return
-    if check.format == "elf" and elf_of(check).ehdr.e_machine in _GPUS:
-        yield Blob(_GPUS[elf_of(check).ehdr.e_machine], view, "", 0, 0, last=True)
+    kind = check.reader.program if isinstance(check.reader, DeviceFile) else None
+    if check.format == "elf":
+        kind = _GPUS.get(elf_of(check).ehdr.e_machine)
+    if kind is not None:
+        if kind != "hsaco" or view.read_up_to(16, 2) != _ET_REL:  # what AMD's linker takes is no program yet
+            yield Blob(kind, view, "", 0, 0, last=True)
         return
     for pack in loaded(check):
         # A sidecar is a pack, and verified as a file of its own.
