@@ -445,9 +445,10 @@ def _header(arguments: list[str]) -> int:
     from emitter.output import write_if_changed
 
     parser = _new_parser("emitter header", "Write emitter.h, the C and C++ reader of packs.")
+    parser.add_argument("--cuda", action="store_true", help="write emitter_cuda.h, which loads CUDA programs of packs")
     parser.add_argument("-o", dest="output", metavar="FILE", help="output (default: standard output)")
     options = parser.parse_args(arguments)
-    with open(os.path.join(_include_dir(), "emitter.h"), "rb") as file:
+    with open(os.path.join(_include_dir(), "emitter_cuda.h" if options.cuda else "emitter.h"), "rb") as file:
         text = file.read()
     if options.output is None:
         console.write(text)

@@ -371,7 +371,10 @@ def test_a_kernel_is_started_from_python(driver: Path, library: Path, tmp_path: 
 
 def test_the_header_beside_others(tmp_path: Path) -> None:
     """It is found where emitter.h is, and a program may include it in several files."""
-    assert os.path.exists(os.path.join(INCLUDE, "emitter_cuda.h"))
+    copy = tmp_path / "copy.h"
+    subprocess.run([sys.executable, "-m", "emitter", "header", "--cuda", "-o", str(copy)], check=True)
+    with open(os.path.join(INCLUDE, "emitter_cuda.h"), "rb") as file:
+        assert copy.read_bytes() == file.read()
     (tmp_path / "a.c").write_text('#include "emitter_cuda.h"\nint a(void) { return EMITTER_CUDA_OK; }\n')
     (tmp_path / "b.c").write_text(
         '#include "emitter_cuda.h"\nint a(void);\nint main(void) { return a() + EMITTER_CUDA_OK; }\n'
