@@ -54,11 +54,6 @@ DIRECTORIES = (
     "LOAD_CONFIG", "BOUND_IMPORT", "IAT", "DELAY_IMPORT", "COM_DESCRIPTOR", "RESERVED",
 )  # fmt: skip
 
-SUBSYSTEMS = {
-    1: "native", 2: "Windows GUI", 3: "Windows console", 5: "OS/2 console", 7: "POSIX console", 9: "Windows CE",
-    10: "EFI application", 11: "EFI boot service driver", 12: "EFI run-time driver", 13: "EFI ROM", 14: "Xbox",
-    16: "Windows boot application",
-}  # fmt: skip
 _EFI = (10, 11, 12, 13)
 
 IMAGE_DEBUG_TYPE_CODEVIEW, IMAGE_DEBUG_TYPE_REPRO = 2, 16
