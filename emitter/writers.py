@@ -42,22 +42,21 @@ def plan_members(
     model: ObjectModel,
     others: Sequence[tuple[str, Sequence[str], Callable[[int], FilePlan]]] = (),
 ) -> FilePlan:
-    """Return the plan of an archive of an object, and `others`: names without suffix, defined names of C, planners."""
+    """Return the plan of an archive of an object, and `others`: names without suffix, what they define, planners."""
     from emitter.splice.member import Member
 
     plan_object = _OBJECTS[target.object_format](target)
     stem = symbol_name(path, None)
     rows = [
-        (stem, [symbol.name for symbol in model.symbols], lambda offset: plan_object(model, offset)),
+        (
+            stem,
+            [target.symbol_prefix + symbol.name for symbol in model.symbols],
+            lambda offset: plan_object(model, offset),
+        ),
         *((f"{stem}_{name}", names, plan) for name, names, plan in others),
     ]
-    prefix = target.symbol_prefix
-    return _ARCHIVES[target.object_format](
-        [
-            Member(name + target.object_suffix, [prefix + symbol for symbol in symbols], plan)
-            for name, symbols, plan in rows
-        ]
-    )
+    members = [Member(name + target.object_suffix, names, plan) for name, names, plan in rows]
+    return _ARCHIVES[target.object_format](members)
 
 
 def _elf_image(

@@ -11,6 +11,7 @@ TARGET = Target(
     data_layout="e-m:e-p:32:32-i64:64-n32-S128",
     pointer_width=32,
     e_machine=243,
+    e_flags_image=0x1,  # EF_RISCV_RVC: what the linker writes for a program of rv32imac
     cpu="generic-rv32",  # the base ISA, nothing else
     code_features="+m,+a,+c",
     abi_name="ilp32",

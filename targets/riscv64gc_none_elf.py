@@ -6,7 +6,6 @@ TARGET = RISCV64_LINUX_GNU._replace(
     name="riscv64gc-none-elf",
     description="bare metal, 64-bit RISC-V (RV64GC, lp64d)",
     llvm_triple="riscv64-unknown-none-elf",
-    e_flags_image=0x4,
     image_suffix=None,
     gnu_triple="riscv64-unknown-elf",
     emulators=("qemu-system-riscv64",),

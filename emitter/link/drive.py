@@ -51,6 +51,8 @@ def link(linker: Linker, target: Target, request: Request) -> None:
     """Run the linker. Raises TargetError if it cannot be run, InputError with its words if it refuses."""
     import subprocess
 
+    from emitter.processes import run
+
     command = [*linker.command, *_SPEAK[target.object_format, linker.flavour](target, linker.flavour, request)]
     # Words in English, no time stamps of today, and nothing that adds options.
     environment = {
@@ -60,15 +62,7 @@ def link(linker: Linker, target: Target, request: Request) -> None:
     }
     environment |= {"LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1"}
     try:
-        done = subprocess.run(
-            command,
-            cwd=request.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_SECONDS,
-        )
+        done = run(command, seconds=_SECONDS, folder=request.folder, environment=environment)
     except OSError as error:
         raise TargetError(f"the linker cannot be run: {error.strerror or error}", where=linker.name) from error
     except subprocess.TimeoutExpired as error:
@@ -106,7 +100,8 @@ def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
     # Room for the build id that is made of what was linked, without reading the payload again.
     arguments.append(f"--build-id=0x{'00' * BUILD_ID_SIZE}")
     arguments += ["--eh-frame-hdr", "--no-undefined-version"]
-    if flavour != "mold":  # which takes the one size for both
+    # GNU ld ends what is read-only after relocation at such a page; LLD before 17 would let it end beyond the segment.
+    if flavour == "gnu":
         arguments += ["-z", f"common-page-size={target.max_page_size}"]
     if not request.undefined:
         arguments += ["-z", "defs"]
@@ -161,7 +156,7 @@ def _link(target: Target, _flavour: Flavour, request: Request) -> list[str]:
 
 def _gnu_pe(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     if request.relocatable:
-        raise _no_objects(target)
+        return ["-r", "-o", request.output, *request.objects]
     lines = [f"  {name}" for name in request.exports] + [f"  {name} DATA" for name in request.data]
     definition = _write(request, "exports.def", "\n".join(["EXPORTS", *lines]) + "\n")
     arguments = ["-shared", "-o", request.output, "--no-insert-timestamp", "--dynamicbase", "--nxcompat"]
@@ -175,7 +170,9 @@ def _gnu_pe(target: Target, _flavour: Flavour, request: Request) -> list[str]:
 
 def _no_objects(target: Target) -> TargetError:
     return TargetError(
-        "linkers for Windows join no objects", where=target.name, hint=f"write an archive ({target.archive_suffix})"
+        "lld-link joins no objects",
+        where=target.name,
+        hint=f"write an archive ({target.archive_suffix}){'; or name GNU ld as --linker' if target.gnu_triple else ''}",
     )
 
 

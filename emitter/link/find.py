@@ -131,17 +131,29 @@ def _named(target: Target, named: str) -> Linker:
             f"{', mold' if target.object_format == 'elf' else ''}{' or zig' if in_zig else ''}",
             actual=f"a program called {base}",
         )
+    if said == "lld" and (version := _lld_version(path, target)) < target.lld_since:
+        raise TargetError(
+            f"this LLD does not link for {target.name}",
+            where=path,
+            expected=f"LLD {target.lld_since} or later",
+            actual=f"LLD {version}",
+        )
     return Linker(said, (path,), path)
 
 
 def _lld_version(command: str, target: Target) -> int:
     """Return the major version of an LLD; it is only asked where that decides."""
-    import subprocess
+    from subprocess import TimeoutExpired
+
+    from emitter.processes import run
 
     if target.lld_since <= 14:
         return target.lld_since
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False, timeout=60)
-    found = re.search(r"LLD (\d+)", done.stdout)
+    try:
+        done = run([command, "--version"], seconds=60)
+    except (OSError, TimeoutExpired):
+        return 0
+    found = re.search(rb"LLD (\d{1,9})", done.stdout)
     return int(found.group(1)) if found else 0
 
 

@@ -21,6 +21,7 @@ class CodeObject(NamedTuple):
     functions: frozenset[str]  # defined here, of default visibility
     defined: frozenset[str]
     undefined: frozenset[str]  # weak ones are not among them
+    symbols: tuple[str, ...] = ()  # those that are defined, as the object has them
 
 
 def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[CodeObject]:
@@ -52,6 +53,7 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
     if report.faults:
         raise FormatError(f"{report.faults[0].part} cannot be read: {report.faults[0].error}", where=path)
     functions, defined, undefined = set(), set(), set()
+    symbols: dict[str, None] = {}
     prefix = target.symbol_prefix
     for symbol in report.symbols():
         if symbol.binding == "local" or not symbol.name:
@@ -62,11 +64,18 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
                 undefined.add(name)
         else:
             defined.add(name)
+            symbols[symbol.name] = None
             if symbol.type == "function" and symbol.visibility in ("default", "protected", ""):
                 functions.add(name)
     # A name may stand in two tables.
     return CodeObject(
-        path, data, member, frozenset(functions), frozenset(defined), frozenset(undefined) - frozenset(defined)
+        path,
+        data,
+        member,
+        frozenset(functions),
+        frozenset(defined),
+        frozenset(undefined) - frozenset(defined),
+        tuple(symbols),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from emitter.errors import InputError, LayoutError, UsageError, shown
 from emitter.image.elf import KEPT_ALIGNMENT
 from emitter.link.find import Linker, find_linker
@@ -63,6 +65,9 @@ def plan_code(  # noqa: PLR0917 - what one output is
     symbols that tensors have, `shown_tensors` those that were asked for. Raises EmitterError for what cannot be
     compiled, linked or named.
     """
+    script = options.version_script
+    if script is not None and not os.path.isfile(script):
+        raise UsageError("no such file", where=f"--version-script {shown(script)}")
     objects, variables, functions = _objects(package, options, target, say)
     linked = format_ == "library"
     wants = resolve(
@@ -297,5 +302,5 @@ def _archive(target: Target, path: str, model: ObjectModel, objects: Sequence[Co
     def planned(data: bytes) -> Callable[[int], FilePlan]:
         return lambda _offset: FilePlan(len(data), [Piece(0, data)], ())
 
-    others = [(f"code{n or ''}", sorted(one.defined), planned(one.data)) for n, one in enumerate(objects)]
+    others = [(f"code{n or ''}", one.symbols, planned(one.data)) for n, one in enumerate(objects)]
     return plan_members(target, path, model, others)

@@ -114,10 +114,11 @@ def test_an_input_of_code_is_added_and_has_no_name(tmp_path: Path) -> None:
         ("libx.so", "x86_64-linux-gnu", {"libs": ["nosuch"]}, "no such library"),
         ("libx.so", "x86_64-linux-gnu", {"libs": "m"}, "-l has a value of another type"),
         ("libx.so", "x86_64-linux-gnu", {"export": ["at"], "version_script": "v"}, "--export cannot be combined"),
+        ("libx.so", "x86_64-linux-gnu", {"version_script": "none.map"}, "none.map.: no such file"),
         ("libx.so", "x86_64-linux-gnu", {"export": ["att"]}, "does not define.*did you mean at"),
         ("libx.a", "x86_64-linux-gnu", {"linker": "ld.lld"}, "--linker means nothing for this output"),
         ("x.o", "arm64-apple-macos", {}, "LLD joins no objects.*archive"),
-        ("x.obj", "x86_64-windows-msvc", {}, "linkers for Windows join no objects"),
+        ("x.obj", "x86_64-windows-msvc", {}, "lld-link joins no objects"),
         ("libx.dylib", ["arm64-apple-macos", "x86_64-apple-macos"], {}, "one target at a time"),
     ],
 )

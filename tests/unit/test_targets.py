@@ -122,7 +122,7 @@ def elf_rules(target: Target) -> dict[str, object]:
         == (target.e_machine in (40, 243)),
         "`e_flags_object` differs from `e_flags_image` only where `attributes` say the rest": target.e_flags_object
         == target.e_flags_image
-        or (hosted and target.attributes is not None),
+        or target.attributes is not None,
         "`abi_name` lp64d needs +d in `features`": target.abi_name != "lp64d" or "+d" in features,
         "`relocation_relative` is one type or a pair": len(target.relocation_relative) in (1, 2),
         "`relocation_section` is rel if and only if `e_machine` is EM_386 or EM_ARM": (
