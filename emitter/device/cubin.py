@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["EM_CUDA", "CubinHeader", "check_tables", "read", "read_header", "sm_number"]
 
 EM_CUDA = 190
+_ELFMAG = b"\x7fELF"
 _ET_REL, _ET_EXEC = 1, 2
 _EHDR_SIZE, _SHDR_SIZE, _PHDR_SIZE = 64, 64, 56
 _SHT_NULL, _SHT_NOBITS = 0, 8
@@ -38,8 +39,9 @@ def check_tables(view: View, e_machine: int, *, base: int = 0, types: tuple[int,
     ident = view.read_up_to(0, _EHDR_SIZE)
     if len(ident) < _EHDR_SIZE:
         raise broken("the ELF file is truncated", where, base + len(ident), f"{_EHDR_SIZE} bytes", len(ident))
+    if ident[:4] != _ELFMAG:
+        raise broken("the magic is wrong", where, base, _ELFMAG.hex(" "), ident[:4].hex(" "))
     for at, expected, what in (
-        (0, 0x7F, "magic"),
         (4, 2, "EI_CLASS (64-bit)"),
         (5, 1, "EI_DATA (little-endian)"),
         (6, 1, "EI_VERSION"),

@@ -109,8 +109,8 @@ def _read_entry(view: View, position: int, end: int, where: str) -> FatbinEntry:
             "an entry is not inside of the fatbin", where, position + 8,
             f"an end of at most {end:#x}", f"{position + header_size + size:#x}, header of {header_size} bytes",
         )  # fmt: skip
-    for at, offset, length in ((20, options_at, 8), (32, name_at, name_size)):
-        if offset and not _ENTRY_SIZE <= offset <= offset + length <= header_size:
+    for at, offset, length in ((20, options_at, 8 if options_at else 0), (32, name_at, name_size)):
+        if (offset or length) and not _ENTRY_SIZE <= offset <= offset + length <= header_size:
             expected = f"an offset of {_ENTRY_SIZE} to {header_size - length}"
             raise broken("what belongs to an entry is outside of its header", where, position + at, expected, offset)
     if not 0 < arch <= _MAX_ARCH:
@@ -118,6 +118,9 @@ def _read_entry(view: View, position: int, end: int, where: str) -> FatbinEntry:
     compression = "LZ4" if flags & _LZ4 else "zstd" if flags & _ZSTD else ""
     if compression and not 0 < compressed <= size:
         raise broken("the compressed size is wrong", where, position + 16, f"1 to {size}", compressed)
+    for at, value in ((16, compressed), (56, unpacked)):
+        if value and not compression:
+            raise broken("what is not compressed has a compressed size", where, position + at, 0, value)
     if compression and not unpacked:
         raise broken("the size before compression is missing", where, position + 56, "more than 0", unpacked)
     return FatbinEntry(

@@ -54,6 +54,7 @@ def _is_device_program(head: bytes) -> bool:
     return program_format(head) is not None
 
 
+_DEVICE = "device program"
 _DEVICE_STARTS = frozenset(bytes((byte,)) for byte in b"\x50\x7f_Cfp\x03\x07 \t\r\n./\xef\xff\xfe")
 
 _READERS = (
@@ -61,7 +62,7 @@ _READERS = (
     _Reader("npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "npy"),
     _Reader("npz", (".npz",), lambda head: head.startswith((b"PK\x03\x04", b"PK\x05\x06")), "npz"),
     _Reader("safetensors index", (".json",), _is_json, "safetensors", "read_index"),
-    _Reader("device program", (".fatbin", ".cubin", ".ptx", ".hsaco", ".hsco", ".spv"), _is_device_program, "device"),
+    _Reader(_DEVICE, (".fatbin", ".cubin", ".ptx", ".hsaco", ".hsco", ".spv"), _is_device_program, "device"),
     # u64 length of the header, then the header, which must begin with a brace.
     _Reader("safetensors", (".safetensors",), lambda head: head[8:9] == b"{", "safetensors"),
 )
@@ -196,7 +197,7 @@ def _not_recognised(source: FileSource, head: bytes) -> InputError:
         f"the content is not that of a {promised} file: truncated or damaged"
         if promised
         else "the content is not recognised",
-        where=source.path,
+        where=f"{source.path}: offset 0x0" if promised == _DEVICE else source.path,
         expected="safetensors, a safetensors index, .npy, .npz, .pack or a program for GPUs",
         actual=f"{source.size} bytes that begin {head[:8].hex(' ')}",
         hint=RAW_HINT,

@@ -238,7 +238,7 @@ def test_one_gpu_has_one_form(files: Path) -> None:
     ("name", "data", "message"),
     [
         ("k.fatbin", FATBIN[:-9], "k.fatbin: offset 0x8: the fatbin is truncated"),
-        ("k.fatbin", b"\0" + FATBIN, "the content is not that of a device program file"),
+        ("k.fatbin", b"\0" + FATBIN, "k.fatbin: offset 0x0: the content is not that of a device program file"),
         ("t.ptx", b"\xef\xbb\xbf" + PTX, "t.ptx: offset 0x0: the text begins with a byte-order mark"),
         ("t.ptx", PTX + b"\0\0", f"t.ptx: offset {len(PTX):#x}: a NUL stands inside of the text"),
     ],
