@@ -157,6 +157,8 @@ def _pairs_aarch64(code: bytes, at: int, register: int, rest: int, size: int) ->
 _RISCV = re.compile(rb"(?=[\x17\x97]...)", re.DOTALL)
 _RISCV_I = frozenset((0x13, 0x03, 0x07))  # OP-IMM, LOAD, LOAD-FP: a 12-bit immediate above rs1
 _RISCV_S = frozenset((0x23, 0x27))  # STORE, STORE-FP
+# LOAD, OP-IMM, AUIPC, OP-IMM-32, AMO, OP, LUI, OP-32, JALR, JAL, SYSTEM: they write the register in bits 7 to 11.
+_RISCV_WRITES = frozenset((0x03, 0x13, 0x17, 0x1B, 0x2F, 0x33, 0x37, 0x3B, 0x67, 0x6F, 0x73))
 
 
 def _riscv(code: bytes, address: int, low: int, high: int, base: int) -> Iterator[int]:  # noqa: ARG001 - one shape for all
@@ -175,17 +177,18 @@ def _riscv(code: bytes, address: int, low: int, high: int, base: int) -> Iterato
             word = _ULE32.unpack_from(code, position)[0]
             position += 4 if word & 3 == 3 else 2
             seen += 1
-            if word & 3 != 3 or word >> 15 & 31 != register:
-                continue
             opcode = word & 0x7F
-            imm = _signed(word >> 20, 12)
-            if opcode in _RISCV_S:
-                imm = _signed(word >> 25 << 5 | word >> 7 & 31, 12)
-            elif opcode not in _RISCV_I or (opcode == 0x13 and word >> 12 & 7):
-                continue
-            if rest <= imm < rest + high - low:
-                yield address + at
-                break
+            if word & 3 == 3 and word >> 15 & 31 == register:
+                imm = None
+                if opcode in _RISCV_S:
+                    imm = _signed(word >> 25 << 5 | word >> 7 & 31, 12)
+                elif opcode in _RISCV_I and not (opcode == 0x13 and word >> 12 & 7):
+                    imm = _signed(word >> 20, 12)
+                if imm is not None and rest <= imm < rest + high - low:
+                    yield address + at
+                    break
+            if opcode in _RISCV_WRITES and word >> 7 & 31 == register:
+                break  # it holds something else from here on
 
 
 _S390X = re.compile(rb"(?=[\xc0\xc4\xc6].....)", re.DOTALL)
