@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cross import table
-from emitter import emit, load, targets
+from emitter import Package, emit, load, targets
 from emitter.link.find import linkers
 from tests import network
 from tests.run.device import need
@@ -99,6 +99,7 @@ def test_the_result_is_numpys(
             for name, array in network.weights().items():
                 assert np.array_equal(library[name].astype(np.float32), array), (linker, name)
         assert any("linker:" in note and "as asked for" in note for note in notes)
+        assert not any("after all" in note for note in notes), notes
         assert any(("attached after linking" if way_b else "in the ordinary way") in note for note in notes)
         _check_flags(output, linker)
 
@@ -278,3 +279,38 @@ def test_code_of_numba(tmp_path: Path) -> None:
     out = (ctypes.c_float * 5)()
     library.infer(network.image_bytes("little"), out)
     _assert_right(np.array(out, np.float64))
+
+
+CONSTANT = """\
+@net_t_w = external constant [5 x float]
+
+define void @infer(ptr %image, ptr %out) {
+  call void @llvm.memcpy.p0.p0.i32(ptr %out, ptr @net_t_w, i32 20, i1 false)
+  ret void
+}
+
+declare void @llvm.memcpy.p0.p0.i32(ptr, ptr, i32, i1)
+"""
+
+
+@pytest.mark.parametrize("target", LINUX)
+def test_a_library_without_variables_loads_at_every_page_size(
+    target: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What is read-only after relocation is then all that there is to write to."""
+    reason = table.skip_reason(target)
+    if reason is not None:
+        pytest.skip(reason)
+    toolchain = table.find(target)
+    assert toolchain is not None
+    image = network.image_file(tmp_path)
+    program = _program(target, tmp_path_factory.getbasetemp())
+    for number, linker in enumerate(_found(target)):
+        package = Package()
+        package.add_tensor("w", np.arange(5, dtype=np.float32))
+        package.add_code(CONSTANT)
+        output = tmp_path / f"libw{number}.so"
+        emit(package, output, target=target, name="net", linker=linker, libs=["c"])
+        for page_size in (None, *toolchain.page_sizes):
+            command = [*toolchain.runner(page_size), str(program), str(output), str(image)]
+            assert _outcome(command).tolist() == [0, 1, 2, 3, 4], (linker, page_size)
