@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import pairwise
 
-from emitter.errors import EmitterError, FormatError, InputError
+from emitter.errors import EmitterError, FormatError, InputError, shown
 from emitter.records import TYPE_CHECKING, NamedTuple
 from emitter.verify.compression import COMPRESSIONS
 from emitter.verify.unpack import as_file, counted, library_errors, unpacked
@@ -29,6 +30,7 @@ __all__ = ["HEAD", "Container", "Item", "container_kind", "items_of_container", 
 HEAD = 512  # bytes that recognition looks at
 MAX_NESTED = 3
 
+_LOCAL_HEADER = 30  # bytes of a local file header before its name
 _UNIX = 3  # the system whose file modes a zip file holds
 _AR = b"!<arch>\n"
 
@@ -126,6 +128,7 @@ def _zip(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[by
 
     with zipfile.ZipFile(as_file(view)) as archive:
         entries = archive.infolist()
+        _check_overlap(entries, view.where)
         name = _name(item)
         kind = _zip_kind(name, {entry.filename for entry in entries})
         for entry in entries:
@@ -151,6 +154,14 @@ def _zip(kind: str, item: Item, view: View, budget: Budget, wanted: Callable[[by
                     yield from _unpacked(item, container, head, stream, budget, where=where)
 
 
+def _check_overlap(entries: list[zipfile.ZipInfo], where: str) -> None:
+    """Raise FormatError where members share bytes: that is how a small file unpacks to more than any disk holds."""
+    spans = sorted((entry.header_offset, entry.compress_size, entry.filename) for entry in entries)
+    for (start, size, name), (following, _, other) in pairwise(spans):
+        if start + _LOCAL_HEADER + size > following:
+            raise FormatError("two members share bytes", where=where, actual=f"{shown(name)} and {shown(other)}")
+
+
 def _is_link(entry: zipfile.ZipInfo) -> bool:
     """Return whether a member is a symbolic link, whose content is a path. The file mode is that of Unix."""
     return entry.create_system == _UNIX and stat.S_ISLNK(entry.external_attr >> 16)
@@ -161,7 +172,7 @@ def _zip_data(view: View, header: int) -> int:
     magic, name, extra = view.unpack("<4s22xHH", header, "a local file header")
     if magic != b"PK\x03\x04":
         raise FormatError("not a local file header", where=f"{view.where}: offset {header:#x}", actual=magic.hex(" "))
-    return header + 30 + int(name) + int(extra)
+    return header + _LOCAL_HEADER + int(name) + int(extra)
 
 
 def _zip_kind(name: str, members: set[str]) -> str:

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import struct
 import subprocess
 import tarfile
 import zipfile
@@ -262,6 +263,16 @@ def test_a_container_that_unpacks_to_too_much_is_refused(tmp_path: Path, good: b
             list(
                 containers.items_of_container("gz", *_bomb(tmp_path), unpack.Budget(1 << 30, 1 << 20), lambda *_: True)
             )
+
+
+def test_members_of_a_zip_file_may_not_share_bytes(good: bytes, tmp_path: Path) -> None:
+    data = zip_of(x=good)
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    directory = data[start:end]
+    for count, found in ((1, []), (1000, [("file-malformed", "")])):
+        tail = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, len(directory) * count, start, 0)
+        (tmp_path / "x.zip").write_bytes(data[:start] + directory * count + tail)
+        assert places(verify(tmp_path / "x.zip", target=X86)) == found
 
 
 def _bomb(folder: Path) -> tuple[containers.Item, View]:
