@@ -81,6 +81,13 @@ def _fatbins(check: Check, offset: int, size: int, alignment: int) -> Iterator[B
         offset += 16 + length + -length % 8
 
 
+def _broken(blob: Blob, error: FormatError) -> Found:
+    """Return what the reader of a format refuses, with the offset or entry that it names."""
+    place = (error.where or "").rpartition(": ")[2]
+    subject = f"{blob.subject} {place}" if "offset" in place or "entry" in place else blob.subject
+    return Found(subject.strip(), error.expected or "", f"{error.what}: {error.actual or ''}".rstrip(": "))
+
+
 # A90, B41
 @rule(
     "device-ptx",
@@ -125,9 +132,7 @@ def device_fatbin(check: Check) -> Iterator[Found]:
         try:
             entries = read_fatbin(blob.view)
         except FormatError as error:
-            place = (error.where or "").rpartition(": ")[2]
-            subject = f"{blob.subject} {place}" if "offset" in place or "entry" in place else blob.subject
-            yield Found(subject.strip(), error.expected or "", f"{error.what}: {error.actual or ''}".rstrip(": "))
+            yield _broken(blob, error)
             continue
         if not entries:
             yield Found(blob.subject, "at least one program", "none")
@@ -156,9 +161,7 @@ def device_program(check: Check) -> Iterator[Found]:
         try:
             read_program(blob.view)
         except FormatError as error:
-            place = (error.where or "").rpartition(": ")[2]
-            subject = f"{blob.subject} {place}" if "offset" in place else blob.subject
-            yield Found(subject.strip(), error.expected or "", f"{error.what}: {error.actual or ''}".rstrip(": "))
+            yield _broken(blob, error)
 
 
 def architectures(check: Check) -> list[tuple[str, set[int], set[int]]]:

@@ -66,7 +66,7 @@ def no_artefact(check: Check) -> Iterator[Found]:
     "file-size",
     "A file is larger than is allowed",
     why="it does not fit into the partition, the image or the download that it is meant for",
-    fix="leave out what is not needed (strip, --tensor selection), store smaller types, or raise the limit",
+    fix="leave out what is not needed (strip, emitter extract --only), store smaller types, or raise the limit",
     formats=("*", "archive"),
     needs=("max-size",),
 )
