@@ -302,9 +302,13 @@ def _emit(arguments: list[str]) -> int:
     if not options.inputs and not options.manifest:
         raise UsageError("no input", hint="name at least one file; see emitter --help")
     if options.output is None:
-        if len(options.inputs) == 1 and not os.path.lexists(options.inputs[0].rpartition("raw:")[2]):
-            hint = f"the commands are {', '.join(_COMMANDS)}; see emitter --help"
-            raise UsageError("no such file or command", where=shown(options.inputs[0]), hint=hint)
+        first = options.inputs[0] if options.inputs else ""
+        if first and not os.path.lexists(first.rpartition("raw:")[2]):
+            from difflib import get_close_matches
+
+            near = get_close_matches(first, _COMMANDS, n=1)
+            hint = f"did you mean emitter {near[0]}?" if near else f"the commands are {', '.join(_COMMANDS)}"
+            raise UsageError("no such file or command", where=shown(first), hint=hint)
         raise UsageError("no output", hint="add -o FILE")
     from emitter.driver import emit
     from emitter.options import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from emitter.companions import depfile_text
-from emitter.errors import LayoutError, UsageError
+from emitter.errors import LayoutError, UsageError, shown
 from emitter.jobs import Job, Outline, check_paths, universal
 from emitter.layout import FilePlan
 from emitter.limits import as_hint, beyond, exceeded, proposals, sidecar_exceeded, too_large
@@ -60,6 +60,13 @@ class Planner:
             )
         if self._package.code:
             self._check_code_request(output, resolved)
+        for module in self._package.modules:
+            always = [number for number, one in enumerate(module.alternatives[:-1]) if not one.conditions]
+            if always:
+                self._warn(
+                    f"module {shown(module.name)}: alternative {always[0]} always fits, so those behind it are never "
+                    "loaded: put the one without requirements last"
+                )
         if not resolved:
             raise UsageError("no target", hint="name one, or leave the option out for this machine's")
         if output in {"", "-"}:

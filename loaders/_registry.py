@@ -225,7 +225,15 @@ class ModuleTree:
                     continue
                 module = self._modules[number]
                 imports = tuple(self._built[child] for child in children)
-                self._built[number] = self._registry.build(module, module.select(self._place), imports)
+                chosen = module.select(self._place)
+                try:
+                    self._built[number] = self._registry.build(module, chosen, imports)
+                except LoadError as error:
+                    # Those before it would have been taken, had they fitted.
+                    passed = [f"{one.number} ({one.kind}): {one.rejection(self._place)}" for one in module.alternatives]
+                    if chosen.number and error.actual is None:
+                        error.actual = f"passed over {'; '.join(passed[: chosen.number])}"
+                    raise
             return self._built[wanted]
 
 

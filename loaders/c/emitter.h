@@ -1962,6 +1962,14 @@ EMITTER0_FUNCTION_ size_t emitter0_modules_explain(const emitter0_modules *modul
                 emitter0_append_words_(&out, " to ");
                 emitter0_append_number_(&out, loader->schema_version_max);
             }
+            /* Those before it would have been taken, had they fitted. */
+            for (i = 0; i < alternative.index; i++) {
+                emitter0_alternative passed;
+                if (emitter0_module_alternative(modules->reader, &module, i, &passed) == EMITTER0_OK) {
+                    emitter0_append_words_(&out, i == 0 ? "; passed over: " : "; ");
+                    emitter0_append_rejection_(modules, &passed, &out);
+                }
+            }
         }
     }
     if (out.size > 0)
@@ -2602,7 +2610,7 @@ static inline emitter0_status emitter0_check_pe_(const emitter0_file_ *file, uns
     int found = 0;
 
     if (file->size < sizeof head || !emitter0_read_(file, head, sizeof head, 0) || head[0] != 'M' || head[1] != 'Z')
-        return emitter0_say_(words, "not a PE file, or shorter than its header");
+        return emitter0_say_(words, "not a PE file, or shorter than its header (a .pack is mapped, and opened by emitter_open)");
     at = emitter0_little_(head + 0x3c, 4);
     if (at > file->size || file->size - at < 24)
         return emitter0_say_(words, "truncated, or not a PE file: its header is not within the file");
@@ -2706,7 +2714,7 @@ static inline emitter0_status emitter0_macho_slice_(const emitter0_file_ *file, 
     *base = 0;
     *size = file->size;
     if (file->size < 32 || !emitter0_read_(file, head, sizeof head, 0))
-        return emitter0_say_(words, "not a Mach-O file, or shorter than its header");
+        return emitter0_say_(words, "not a Mach-O file, or shorter than its header (a .pack is mapped, and opened by emitter_open)");
     /* FAT_MAGIC and FAT_MAGIC_64; these records are big-endian. */
     if (head[0] != 0xca || head[1] != 0xfe || head[2] != 0xba || (head[3] != 0xbe && head[3] != 0xbf))
         return EMITTER0_OK;
@@ -2753,7 +2761,7 @@ static inline emitter0_status emitter0_check_macho_(const emitter0_file_ *file, 
     if (status != EMITTER0_OK)
         return status;
     if (slice < sizeof head || !emitter0_read_(file, head, sizeof head, base))
-        return emitter0_say_(words, "not a Mach-O file, or shorter than its header");
+        return emitter0_say_(words, "not a Mach-O file, or shorter than its header (a .pack is mapped, and opened by emitter_open)");
     magic = (uint32_t)emitter0_little_(head, 4);
     found_cputype = (uint32_t)emitter0_little_(head + 4, 4);
     if (magic == 0xcefaedfeu || magic == 0xcffaedfeu)
@@ -3238,7 +3246,7 @@ static inline emitter0_status emitter0_check_elf_(const emitter0_file_ *file, co
     char text[256];
 
     if (file->size < sizeof header || !emitter0_read_(file, &header, sizeof header, 0) || memcmp(header.e_ident, magic, 4) != 0)
-        return emitter0_say_(words, "not an ELF file, or shorter than its header");
+        return emitter0_say_(words, "not an ELF file, or shorter than its header (a .pack is mapped, and opened by emitter_open)");
     ei_class = header.e_ident[EI_CLASS];
     ei_data = header.e_ident[EI_DATA];
     /* e_machine is at the same place in both classes. */

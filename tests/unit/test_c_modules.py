@@ -103,6 +103,17 @@ def test_it_says_why_nothing_fits(tmp_path: Path, program: str) -> None:
     assert "wants tensorrt >= 10.3, < 11, here tensorrt is not known" in done.stdout
 
 
+def test_a_fallback_that_nobody_loads_says_what_was_passed_over(tmp_path: Path, program: str) -> None:
+    package = Package()
+    package.add_module("engine", "tensorrt", b"", requires={"sm": "87"})
+    package.add_alternative("engine", "graph", b"")
+    done = c_tools.run(program, written(tmp_path, package), "!unknown=graph", "sm=90")
+    assert (
+        "module 'engine': no loader was given for modules of this kind: kind 'graph', schema version 1; "
+        "passed over: 0 (tensorrt): wants sm == 87, here sm is '90'"
+    ) in done.stdout.splitlines()
+
+
 def test_an_unknown_kind_an_unknown_version_and_a_failure_are_named(tmp_path: Path, program: str) -> None:
     path = written(tmp_path, module_package())
     kind, version = "no loader was given for modules of this kind", "the loader does not know this schema version"

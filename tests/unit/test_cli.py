@@ -93,6 +93,7 @@ def test_a_result_as_json(blob: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["@missing.args"], "missing.args"),
         (["@"], "argument file"),
         (["nonsense"], "no such file or command"),
+        (["verfy", "x.so"], "did you mean emitter verify"),
         (["--targt", "x", "raw:blob.bin", "-o", "x.so"], "did you mean --target?"),
         (["raw:blob.bin", "-o", "x.so", "-o", "y.so", *TARGET], "-o is given twice"),
         (["=raw:blob.bin", "-o", "x.so", *TARGET], "no name before ="),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emitter import emit, load
+from emitter import Package, emit, load
 from emitter.errors import EmitterError, FormatError, LoadError, UsageError
 from emitter.loaders import ModuleSource, Registry
 from tests.module_packages import GRAPH, PLACES, module_package
@@ -139,6 +139,15 @@ def test_an_unknown_kind_and_an_unknown_version_are_named() -> None:
         library.build_modules(registry=registry).function("nobody")
 
 
+def test_a_fallback_that_nobody_loads_says_what_was_passed_over() -> None:
+    package = Package()
+    package.add_module("engine", "tensorrt", b"", requires={"sm": "87"})
+    package.add_alternative("engine", "graph", b"")
+    tree = load(build_pack(package, "little")).build_modules({"sm": "7"}, registry=words("raw", []))
+    with pytest.raises(LoadError, match=r"kind 'graph'.*passed over 0 \(tensorrt\): wants sm == 87, here sm is '7'"):
+        tree["engine"]
+
+
 def test_old_versions_are_upgraded_step_by_step() -> None:
     registry = Registry()
 
@@ -190,8 +199,6 @@ def test_a_kind_has_one_loader() -> None:
 
 
 def test_a_long_chain_of_imports_is_built_without_recursion() -> None:
-    from emitter import Package
-
     package = Package()
     previous: list[str] = []
     for number in range(3000):

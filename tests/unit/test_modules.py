@@ -117,6 +117,18 @@ def test_a_tree_has_one_root_and_known_tensors(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_an_alternative_that_is_never_reached_is_warned_of(tmp_path: Path) -> None:
+    package = simple()
+    package.add_alternative("a", "late", b"", requires={"sm": "87"})
+    warnings: list[str] = []
+    emit(package, tmp_path / "x.pack", warn=warnings.append)
+    assert len(warnings) == 1
+    assert "'a': alternative 0 always fits" in warnings[0]
+    warnings.clear()
+    emit(module_package(), tmp_path / "x.pack", warn=warnings.append)
+    assert warnings == []
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
