@@ -96,7 +96,7 @@ def _fatbins(package: Package) -> Iterator[_Fatbin]:
     if package.tensors or package.metadata or package.model_version or not package.modules:
         raise UsageError(
             "--cuda-register takes fatbins alone",
-            actual="tensors or metadata" if package.tensors or package.metadata else "none",
+            actual="tensors, metadata or a model version" if package.modules else "no module",
             hint="write what else there is into a second object, and link both",
         )
     position = 0

@@ -172,7 +172,7 @@ _NOT_WITH_STYLE = (
 )
 
 # Nor does one that registers its programs with the CUDA runtime.
-_NOT_WITH_REGISTER = ("symbols", "align", *(name for name in _NOT_WITH_STYLE if name != "symbol_prefix"))
+_NOT_WITH_REGISTER = ("symbols", "align", "map", *(name for name in _NOT_WITH_STYLE if name != "symbol_prefix"))
 
 # The bytes are in another file: no symbol of the library can be theirs.
 _NOT_WITH_SIDECAR = ("tensor_symbols", "symbol_prefix")

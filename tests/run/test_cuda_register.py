@@ -224,6 +224,7 @@ REFUSED: list[tuple[list[str], dict[str, Any], type[EmitterError], str]] = [
     (["all.fatbin", "one.fatbin"], {}, LayoutError, "two symbols would be called 'fill'"),
     (["all.fatbin"], {"target": "x86_64-linux-gnu"}, TargetError, "no CUDA programs run beside this target"),
     (["all.fatbin"], {"name": "x"}, UsageError, "--name cannot be combined with --cuda-register"),
+    (["all.fatbin"], {"map": "x.json"}, UsageError, "--map cannot be combined with --cuda-register"),
     (["all.fatbin"], {"symbols": "ld"}, UsageError, "cannot be combined with --cuda-register"),
 ]
 
