@@ -15,7 +15,7 @@ from emitter.verify.identify import promises
 from emitter.verify.rules.abi import parse_isa
 from emitter.verify.rules.dependencies import version_of
 from emitter.verify.settings import parse_size
-from tests.verify_files import ehdr, phdr
+from tests.verify_files import command, ehdr, phdr, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,18 @@ def test_a_segment_may_end_where_the_file_ends(beyond: int, library: bytes, tmp_
 )
 def test_isa_strings(text: str, extensions: set[str]) -> None:
     assert parse_isa(text) == extensions
+
+
+@pytest.mark.parametrize(("target", "found"), [("arm64-apple-macos", True), ("x86_64-apple-macos", False)])
+def test_old_libraries_of_intel_macs_have_no_export_trie(target: str, found: bool, tmp_path: Path) -> None:
+    package = Package()
+    package.add_raw("w", bytes(100))
+    emit(package, tmp_path / "m.dylib", target=target)
+    data = (tmp_path / "m.dylib").read_bytes()
+    data = put(data, command(data, 0x80000022), "I", 0x2E)  # LC_DYLD_INFO_ONLY becomes a linker's hint
+    (tmp_path / "m.dylib").write_bytes(data)
+    result = verify(tmp_path / "m.dylib", config="")
+    assert any(one.rule == "macho-exports" for one in result.findings) == found
 
 
 @pytest.mark.parametrize(("machine", "executable"), [(62, True), (8, False), (15, False)])

@@ -30,7 +30,8 @@ def macho_of(check: Check) -> MachOFile:
     return cast("MachOFile", check.reader)
 
 
-def _is_arm64(check: Check) -> bool:
+def is_arm64(check: Check) -> bool:
+    """Return whether the file is for Apple silicon."""
     return macho_of(check).header.cputype in _PAGE
 
 
@@ -105,7 +106,7 @@ def build_version(check: Check) -> Iterator[Found]:
     versions = macho_of(check).build_versions
     if not versions:
         # Before 2018 there was none in objects, and systems on Intel still take them.
-        severity = None if _is_arm64(check) or check.judged else "warning"
+        severity = None if is_arm64(check) or check.judged else "warning"
         yield Found("LC_BUILD_VERSION", "there", "none", severity)
         return
     wanted = check.target.macho if check.target is not None and check.judged else None
@@ -138,7 +139,7 @@ def signature_missing(check: Check) -> Iterator[Found]:
     macho = macho_of(check)
     signature = macho.signature
     if signature is None:
-        if _is_arm64(check):
+        if is_arm64(check):
             yield Found("LC_CODE_SIGNATURE", "there", "none")
         return
     linkedit = next((one for one in macho.segments if one.segname == "__LINKEDIT"), None)

@@ -7,7 +7,7 @@ from emitter.inspect import macho_names as names
 from emitter.records import TYPE_CHECKING
 from emitter.verify.model import Found, rule
 from emitter.verify.rules.dependencies import BUILD_FOLDERS
-from emitter.verify.rules.macho import macho_of
+from emitter.verify.rules.macho import is_arm64, macho_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,8 @@ def exports(check: Check) -> Iterator[Found]:
     from itertools import islice
 
     macho = macho_of(check)
+    if macho.dyld_info is None and macho.export_trie is None and not is_arm64(check):
+        return  # a file of the time before tries (Mac OS X 10.6), whose symbol table dyld searches
     offered = {one.name for one in islice(macho.exports(), _MAX_COMPARED)}
     if len(offered) == _MAX_COMPARED:
         return
