@@ -81,6 +81,11 @@ def forecast(
     return forecasts
 
 
+def _is_linked(job: Job) -> bool:
+    """Whether a linker makes the output, so that its layout is not known before."""
+    return job.code is not None and job.code.linker is not None
+
+
 def fits(forecasts: Sequence[Forecast]) -> bool:
     """Whether every output can be written."""
     return all(one.problem is None for one in forecasts)
@@ -153,14 +158,14 @@ def _output_json(package: Package, one: Forecast) -> dict[str, object]:
     pack, sidecar, reach = outline.bytes_pack, outline.sidecar, one.reach
     payload_size = sum(owner.nbytes for owner in owners(package))
     stored = payload_size if pack is None else sum(copy.size for copy in pack.payloads)
-    copies = job.bytes_plan.copies if job is not None else ()
+    copies = job.bytes_plan.copies if job is not None and not _is_linked(job) else ()
     return {
         "path": outline.path,
         "target": "+".join(resolved.target.name for resolved in one.resolved),
         "format": outline.format,
         "symbol": outline.symbol,
         "fits": one.problem is None,
-        "size": None if job is None else job.plan.size,
+        "size": None if job is None or _is_linked(job) else job.plan.size,
         "tensors": len(package.tensors),
         "modules": len(package.modules),
         "payload_size": payload_size,
@@ -197,7 +202,9 @@ def plan_text(package: Package, forecasts: Sequence[Forecast]) -> str:
 def _lines(package: Package, one: Forecast) -> Iterator[str]:
     facts = _output_json(package, one)
     outline = one.outline
-    size = "does not fit" if one.job is None else f"{_bytes(one.job.plan.size)}"
+    size = "does not fit" if one.job is None else _bytes(facts["size"])
+    if one.job is not None and _is_linked(one.job):
+        size = "of the size that the linker gives it, with code"
     yield f"{outline.path}: {outline.format} for {facts['target']}, {size}"
     modules = f" and {facts['modules']} modules" if facts["modules"] else ""
     rows: list[tuple[str, str]] = [("tensors", f"{facts['tensors']}{modules}, {_bytes(facts['payload_size'])}")]
@@ -233,6 +240,8 @@ def _lines(package: Package, one: Forecast) -> Iterator[str]:
 
 
 def _reach_rows(one: Forecast) -> Iterator[tuple[str, str]]:
+    if one.job is not None and one.job.code is not None:
+        return  # what reaches what was found out when the code was compiled
     if one.outline.format == "library":
         yield "reach", "any: libraries are opened, no linker places the payload"
     if one.reach is None:

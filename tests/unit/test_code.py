@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from emitter import Package, emit
+from emitter.cli import main
 from emitter.code import code_input, code_kind, read_source
 from emitter.errors import EmitterError, InputError, UsageError
 
@@ -178,3 +180,38 @@ def test_the_prefix_says_what_tensors_are_called(tmp_path: Path) -> None:
     emit(package(code), tmp_path / "libnet.a", target="x86_64-linux-gnu", symbol_prefix="")
     with pytest.raises(InputError, match="w"):
         emit(package(code), tmp_path / "libnet.a", target="x86_64-linux-gnu", symbol_prefix="x_")
+
+
+def test_a_plan_says_that_a_linker_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.ll").write_text(IR)
+    np.save(tmp_path / "w.npy", np.arange(12, dtype=np.float32))
+    arguments = [
+        "plan",
+        "--target",
+        "s390x-linux-gnu",
+        str(tmp_path / "w.npy"),
+        str(tmp_path / "k.ll"),
+        "--linker",
+        "zig",
+    ]
+    pytest.importorskip("ziglang", reason="ziglang is not installed")
+    assert main([*arguments, "-o", str(tmp_path / "libnet.so")]) == 0
+    said = capsys.readouterr().out
+    assert "library for s390x-linux-gnu, of the size that the linker gives it, with code" in said
+    assert main([*arguments, "-o", str(tmp_path / "libnet.so"), "--json"]) == 0
+    (output,) = json.loads(capsys.readouterr().out)["outputs"]
+    assert (output["size"], output["payload_offset"], output["fits"]) == (None, None, True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cache", "k.ll", "w.npy"]
+
+
+def test_the_command_takes_the_options_of_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.ll").write_text(IR + "declare float @expf(float)\n")
+    np.save(tmp_path / "w.npy", np.arange(12, dtype=np.float32))
+    arguments = ["-v", "--target", "riscv64-linux-gnu", str(tmp_path / "w.npy"), str(tmp_path / "k.ll"), "-O3"]
+    arguments += ["--cpu", "generic-rv64", "--features", "+zba", "--abi", "lp64d", "--export", "at", "--no-cache"]
+    arguments += ["--compile-seconds", "60", "--compile-memory", "2048", "-o", str(tmp_path / "libnet.a")]
+    assert main(arguments) == 0
+    assert "LLVM compiles it, -O3, CPU generic-rv64, features +m,+a,+f,+d,+c,+zba" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+    assert main(["--target", "riscv64-linux-gnu", str(tmp_path / "w.npy"), "-O3", "-o", str(tmp_path / "x.a")]) == 2
+    assert "-O says something of code" in capsys.readouterr().err
