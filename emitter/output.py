@@ -18,7 +18,8 @@ from emitter.records import TYPE_CHECKING
 from emitter.writing import output_error, pwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from subprocess import Popen
     from types import TracebackType
     from typing import BinaryIO
 
@@ -31,6 +32,7 @@ __all__ = [
     "OutputFile",
     "StreamFile",
     "cleanup_on_signals",
+    "ends_with_us",
     "holds",
     "new_directory",
     "open_output",
@@ -57,6 +59,9 @@ _NOT_A_FILE = {
 _STEP = 1 << 20  # bytes that are handed to a stream at once
 
 _temporary: set[str] = set()  # names that must not outlive the process
+_children: list[Popen[bytes]] = []  # nor must these
+_held = 0  # how many blocks there are whose end signals wait for
+_late: list[int] = []  # the signals that do
 
 
 class OutputFile:
@@ -91,6 +96,11 @@ class OutputFile:
         self._discard()
         if isinstance(error, OutputError) and error.where is None:
             error.where = self.path  # raised by code that knows the descriptor alone
+
+    @property
+    def readable(self) -> str:
+        """A path under which the file can be opened for reading until it is committed or discarded."""
+        return self._name or f"/proc/self/fd/{self.fd}"
 
     def write(self, data: bytes, offset: int = 0) -> None:
         """Write all of `data` at `offset`; raise OutputError."""
@@ -242,17 +252,42 @@ def write_small(
 
 @contextmanager
 def work_folder(path: str) -> Iterator[str]:
-    """Yield a folder beside `path` for files of no subfolders, which is removed at the end. Raises OutputError."""
+    """Yield a folder beside `path` for files of no subfolders, which is removed at the end.
+
+    Raises OutputError, for an OSError of the block too: its files are in the folder.
+    """
     name = os.path.join(os.path.dirname(os.path.realpath(path)), f".emitter-{os.urandom(8).hex()}.tmp")
     _temporary.add(name)
     try:
-        try:
-            os.mkdir(name, 0o700)
-        except OSError as error:
-            raise output_error(error, path) from error
+        os.mkdir(name, 0o700)
         yield name
+    except OSError as error:
+        raise output_error(error, path) from error
     finally:
         _remove(name)
+
+
+@contextmanager
+def ends_with_us(start: Callable[[], Popen[bytes]]) -> Iterator[Popen[bytes]]:
+    """Yield the process that `start` makes; it does not outlive the block, nor a signal that ends this process."""
+    global _held  # noqa: PLW0603 - signals are the whole process's
+    _held += 1  # a signal between the start and the entry in the list would miss it
+    try:
+        child = start()
+        _children.append(child)
+    finally:
+        _held -= 1
+        if _late and not _held:
+            _end(_late[0])
+    try:
+        with child:
+            try:
+                yield child
+            except BaseException:
+                child.kill()
+                raise
+    finally:
+        _children.remove(child)
 
 
 @contextmanager
@@ -310,26 +345,42 @@ def write_if_changed(path: str | os.PathLike[str], data: bytes, *, inputs: Itera
 
 
 def cleanup_on_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP end the process after its clean-up, with the status 128 + signal.
+    """Make SIGINT, SIGTERM and SIGHUP end the process and its children after a clean-up, with the status 128 + signal.
 
     For the command, in the main thread. A signal that is ignored (nohup) stays ignored. The process ends in the
     handler: an exception would be lost where the interpreter cannot pass it on, such as in a destructor.
     """
     import signal
 
-    def end(number: int, _frame: object) -> None:
-        for other in numbers:  # a second one must not interrupt the clean-up
-            signal.signal(other, signal.SIG_IGN)
-        remove_temporary_files()
-        if number == signal.SIGINT:
-            with suppress(OSError):
-                os.write(2, b"emitter: interrupted\n")
-        os._exit(128 + number)
-
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    for number in numbers:
+    for number in _ending():
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, end)
+            signal.signal(number, _end)
+
+
+def _ending() -> list[int]:
+    import signal
+
+    return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _end(number: int, _frame: object = None) -> None:
+    import signal
+
+    if _held:
+        _late.append(number)
+        return
+    for other in _ending():  # a second one must not interrupt the clean-up
+        signal.signal(other, signal.SIG_IGN)
+    for child in _children:
+        with suppress(OSError):
+            child.kill()
+            if hasattr(os, "WNOHANG"):  # not Popen.wait: the block that was interrupted may hold its lock
+                os.waitpid(child.pid, 0)
+    remove_temporary_files()
+    if number == signal.SIGINT:
+        with suppress(OSError):
+            os.write(2, b"emitter: interrupted\n")
+    os._exit(128 + number)
 
 
 def remove_temporary_files() -> None:

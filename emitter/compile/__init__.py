@@ -156,6 +156,8 @@ def _run(
     import json
     import subprocess
 
+    from emitter.processes import run
+
     request = {
         "modules": [
             {"path": one.path, "kind": one.kind, "size": len(data)} for one, data in zip(inputs, modules, strict=True)
@@ -181,12 +183,10 @@ def _run(
     if not sys.executable:
         raise UsageError("LLVM runs in a process of its own, and this Python has no command", hint="run python itself")
     try:
-        done = subprocess.run(
+        done = run(
             [sys.executable, "-c", program],
-            input=json.dumps(request).encode() + b"\n" + b"".join(modules),
-            capture_output=True,
-            check=False,
-            timeout=settings.seconds,
+            data=json.dumps(request).encode() + b"\n" + b"".join(modules),
+            seconds=settings.seconds,
         )
     except subprocess.TimeoutExpired as error:
         raise _too_long(where, settings) from error
@@ -258,9 +258,21 @@ def _too_long(where: str, settings: Settings) -> InputError:
 
 
 def _too_much(where: str, settings: Settings) -> InputError:
+    own = _own_limit()
+    less = own is not None and own < settings.memory
     return InputError(
         "LLVM needs more memory than it may have",
         where=where,
-        expected=f"at most {settings.memory} MiB",
-        hint="allow more with --compile-memory, or a lower -O",
+        expected=f"at most {own if less else settings.memory} MiB",
+        hint=f"allow more with {'`ulimit -v`' if less else '--compile-memory'}, or a lower -O",
     )
+
+
+def _own_limit() -> int | None:
+    """Return the address space that a child of this process can have at most, in MiB; None where nothing limits it."""
+    try:
+        import resource
+    except ImportError:
+        return None  # Windows
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+    return None if limit == resource.RLIM_INFINITY else limit >> 20

@@ -446,6 +446,17 @@ print("alive")
     assert done.stdout == "alive\n"
 
 
+def test_what_goes_wrong_in_a_work_folder_names_the_output(tmp_path: Path) -> None:
+    path = os.fspath(tmp_path / "out")
+    with pytest.raises(OutputError, match="larger than the file system") as caught, output.work_folder(path) as folder:
+        Path(folder, "part").write_bytes(b"")
+        raise OSError(errno.EFBIG, "File too large")
+    assert caught.value.where == path
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(OutputError, match="does not exist"), output.work_folder(os.path.join(path, "no", "such")):
+        pytest.fail("there is no such folder")
+
+
 def test_what_is_left_can_be_removed_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     out = open_output(tmp_path / "out", 1).__enter__()  # left as by an interruption
