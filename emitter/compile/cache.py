@@ -1,7 +1,7 @@
 """Compiled code, kept by content: what is in the folder is trusted, so the folder and its files must be the user's.
 
-A file is called by the SHA-256 of all that the object depends on. Its first line holds the SHA-256 of the rest: the
-facts, a line of JSON, and the object. It is written under another name and renamed.
+A file is called by the SHA-256 of all that the object depends on. Its first line holds the SHA-256 of that name and of
+the rest: the facts, a line of JSON, and the object. It is whole when it gets its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from emitter.errors import UsageError
+from emitter.errors import EmitterError, UsageError
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "key_of"]
 
-_MAGIC = b"emitter-code/1 "
+_MAGIC = b"emitter-code/2 "
 _MAX_ENTRIES = 512
 _MAX_SIZE = 1 << 30
 _PUBLIC = stat.S_IWGRP | stat.S_IWOTH
@@ -69,18 +69,16 @@ class Cache:
     def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
         """Return (facts, object) of a key; None if it is not there, not this user's, or damaged."""
         import json
-        from hashlib import sha256
 
         try:
-            fd = os.open(self._path(key), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+            with open(self._path(key), "rb", opener=_open_itself) as file:
+                status = os.fstat(file.fileno())
+                if not (_is_own(status) and stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE):
+                    return None
+                head, _, rest = file.read().partition(b"\n")
         except OSError:
             return None
-        with os.fdopen(fd, "rb") as file:
-            status = os.fstat(fd)
-            if not (_is_own(status) and stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE):
-                return None
-            head, _, rest = file.read().partition(b"\n")
-        if head != _MAGIC + sha256(rest).hexdigest().encode():
+        if head != _head(key, rest):
             return None
         facts, _, data = rest.partition(b"\n")
         with suppress(OSError):
@@ -90,19 +88,16 @@ class Cache:
     def put(self, key: str, facts: dict[str, Any], data: bytes) -> None:
         """Keep an object; where that fails nothing is kept."""
         import json
-        from hashlib import sha256
 
+        from emitter.output import write_small
+
+        path = self._path(key)
         rest = json.dumps(facts).encode() + b"\n" + data
-        temporary = os.path.join(self.folder, f".{os.urandom(8).hex()}.tmp")
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(_MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest)
-            os.replace(temporary, self._path(key))
+        with suppress(OSError, EmitterError):
+            if os.path.lexists(path):
+                os.unlink(path)  # a link is not followed, as when it is read, and a pipe not written to
+            write_small(path, _head(key, rest) + b"\n" + rest, 0o600)
             self._prune()
-        except OSError:
-            with suppress(OSError):
-                os.unlink(temporary)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, f"{key}.code")
@@ -112,6 +107,17 @@ class Cache:
             found = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.name.endswith(".code")]
         for _, path in sorted(found)[: max(len(found) - _MAX_ENTRIES, 0)]:
             os.unlink(path)
+
+
+def _open_itself(path: str, flags: int) -> int:
+    """Open a file, but no link, and wait for no pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _head(key: str, rest: bytes) -> bytes:
+    from hashlib import sha256
+
+    return _MAGIC + sha256(key.encode() + b"\n" + rest).hexdigest().encode()
 
 
 def key_of(inputs: Sequence[CodeInput], modules: Sequence[bytes], target: Target, settings: Settings) -> str:

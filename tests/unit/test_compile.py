@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from emitter import Package, emit, targets
 from emitter.compile import settings_of
+from emitter.compile.cache import Cache
 from emitter.compile.platform import contradiction, parts
 from emitter.compile.signatures import signatures
 from emitter.errors import EmitterError, InputError, TargetError
@@ -100,6 +102,14 @@ def test_bitcode_of_older_versions_is_read(path: Path, tmp_path: Path) -> None:
     assert b"at\0" in make(tmp_path, path.read_bytes())
 
 
+def test_a_limit_of_the_process_itself_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emitter.compile._own_limit", lambda: 50)
+    with pytest.raises(InputError, match=r"at most 50 MiB; allow more with `ulimit -v`"):
+        make(tmp_path, IR, compile_memory=60)
+    with pytest.raises(InputError, match=r"at most 40 MiB; allow more with --compile-memory"):
+        make(tmp_path, IR, compile_memory=40)
+
+
 def test_bitcode_that_cannot_be_read_names_both_versions(tmp_path: Path) -> None:
     data = bytearray(BITCODE[0].read_bytes())
     middle = len(data) // 2
@@ -131,7 +141,7 @@ def test_the_same_code_is_compiled_once(tmp_path: Path, monkeypatch: pytest.Monk
         raise AssertionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(subprocess, "run", forbidden)
+        patch.setattr(subprocess, "Popen", forbidden)
         assert make(tmp_path, IR) == first
         for changed in ({"opt_level": 0}, {"features": "+avx2"}, {"target": "aarch64-linux-gnu"}, {"no_cache": True}):
             with pytest.raises(AssertionError):
@@ -148,6 +158,35 @@ def test_a_damaged_entry_is_compiled_anew(damage: bytes, tmp_path: Path) -> None
     entry.write_bytes(damage or kept[:-1])
     assert make(tmp_path, IR) == first
     assert entry.read_bytes() == kept
+
+
+def test_an_entry_under_the_name_of_another_is_not_taken(tmp_path: Path) -> None:
+    first = make(tmp_path, IR)
+    (entry,) = (tmp_path / "cache").iterdir()
+    other = make(tmp_path, IR, opt_level=0)
+    (second,) = set((tmp_path / "cache").iterdir()) - {entry}
+    kept = entry.read_bytes()
+    entry.write_bytes(second.read_bytes())
+    assert make(tmp_path, IR) == first != other
+    assert entry.read_bytes() == kept
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_no_entry(kind: str, tmp_path: Path) -> None:
+    first = make(tmp_path, IR)
+    (entry,) = (tmp_path / "cache").iterdir()
+    entry.unlink()
+    if kind == "folder":
+        entry.mkdir()
+    else:
+        os.mkfifo(entry)
+    assert make(tmp_path, IR) == first
+    assert list((tmp_path / "cache").iterdir()) == [entry]
+
+
+def test_a_cache_that_nothing_can_be_written_to_is_no_obstacle(tmp_path: Path) -> None:
+    Cache(str(tmp_path / "gone")).put("0", {}, b"object")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_cache_of_others_is_refused(tmp_path: Path) -> None:
