@@ -16,7 +16,6 @@ from emitter.layout import Copy
 from emitter.package import BufferSource, Extent
 from emitter.records import TYPE_CHECKING
 from emitter.values import path_text
-from emitter.writing import output_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,10 +119,8 @@ def _write(  # noqa: PLR0917 - six facts about one output
 def _write_library(path: str, target: str, wire: Wire, inputs: Iterable[Source]) -> None:
     """Write a library without a linker: its pack holds one tensor, which is the modules, with a symbol of its own.
 
-    The modules are written to a file beside it first, since a tensor has its bytes in one place.
+    They are written first to a file beside it that has no name, since a tensor has its bytes in one place.
     """
-    from tempfile import TemporaryDirectory
-
     from emitter.driver import emit
     from emitter.interop.tvm_object import ALIGNMENT
     from emitter.interop.tvm_wire import LIBRARY_BIN
@@ -132,20 +129,13 @@ def _write_library(path: str, target: str, wire: Wire, inputs: Iterable[Source])
     from emitter.package import FileSource, Package, Tensor
     from emitter.transfer import write_plan
 
-    try:
-        folder = TemporaryDirectory(prefix=".emitter-", dir=os.path.dirname(os.path.abspath(path)))
-    except OSError as error:
-        raise output_error(error, path) from error
-    with folder as beside:
-        file = os.path.join(beside, LIBRARY_BIN)
-        with open_output(file, wire.size, inputs=inputs) as out:
-            write_plan(out.fd, FilePlan(wire.size, wire.pieces, wire.copies), None)
-            out.commit()
+    with open_output(path, wire.size, inputs=inputs) as beside:
+        write_plan(beside.fd, FilePlan(wire.size, wire.pieces, wire.copies), None)
         package = Package()
         for one in inputs:
             if isinstance(one, FileSource):
                 package.note_file(one)  # which the output must not be
-        source = FileSource.of(file)
+        source = FileSource.of(beside.readable)
         package.add(Tensor(LIBRARY_BIN, DType(UINT, 8), (wire.size,), Extent(source, 0, wire.size), ALIGNMENT))
         emit(package, path, target=target, tensor_symbols=True, symbol_prefix="")
 

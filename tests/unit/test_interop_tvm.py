@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -179,6 +180,22 @@ def test_a_library_needs_no_linker(tmp_path: Path, target_name: str) -> None:
     assert SYMBOL in exports
     assert [one.name for one in package_of(path).tensors] == ["w", "half"]
     assert [one.name for one in package_of(path, 0).tensors] == [SYMBOL]
+
+
+def test_a_process_that_is_killed_leaves_nothing_beside_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hasattr(os, "O_TMPFILE"):
+        pytest.skip("O_TMPFILE is not in this system's os module")
+
+    def look(*_arguments: object, **_named: object) -> None:
+        raise KeyboardInterrupt(os.listdir(tmp_path))
+
+    monkeypatch.setattr("emitter.driver.emit", look)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        emit_library_bin(five_modules(), tmp_path / "lib.so", target="aarch64-linux-gnu")
+    assert caught.value.args == ([],)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_stripped_library_without_sections_is_read(tmp_path: Path) -> None:
