@@ -141,8 +141,11 @@ def read_source(code: CodeInput) -> bytes:
         return bytes(source.data)
     with source.open() as fd:
         blocks = []
-        while block := os.read(fd, 1 << 20):
-            blocks.append(block)
+        try:
+            while block := os.read(fd, 1 << 20):
+                blocks.append(block)
+        except OSError as error:
+            raise InputError(f"cannot read: {error.strerror or error}", where=code.path) from error
         return b"".join(blocks)
 
 

@@ -20,6 +20,7 @@ __all__ = [
 
 _SHOWN = 120  # characters of a foreign value in a message
 _SHOWN_ITEMS = 64
+_SHOWN_PART = 4200  # characters of a part of a message: the longest path (PATH_MAX, 4096), and what is said of it
 
 
 def printable(text: str) -> str:
@@ -41,6 +42,13 @@ def shown(value: object) -> str:
             return f"[{text}]" if len(text) <= 4 * _SHOWN else f"[{text[: 4 * _SHOWN]}...]"
         return f"a list of {len(value)}"
     return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def _clipped(text: str | None) -> str | None:
+    """Return a part of a message without its middle, where it is longer than any that helps: an argument, a name."""
+    if text is None or len(text) <= _SHOWN_PART:
+        return text
+    return f"{text[:_SHOWN]} ... {text[-_SHOWN:]} ({len(text)} characters in all)"
 
 
 class EmitterError(Exception):
@@ -68,14 +76,18 @@ class EmitterError(Exception):
 
     def __str__(self) -> str:
         # An empty path or name is shown too: '' says what is wrong with it.
-        text = self.what if self.where is None else f"{self.where or repr('')}: {self.what}"
-        if self.expected is not None and self.actual is not None:
-            text += f": expected {self.expected}, found {self.actual}"
-        elif self.expected is not None:
-            text += f": expected {self.expected}"
-        elif self.actual is not None:
-            text += f": found {self.actual}"
-        text = f"{text}; {self.hint}" if self.hint else text
+        what, where, expected, actual, hint = map(
+            _clipped, (self.what, self.where, self.expected, self.actual, self.hint)
+        )
+        text = what or ""
+        text = text if where is None else f"{where or repr('')}: {text}"
+        if expected is not None and actual is not None:
+            text += f": expected {expected}, found {actual}"
+        elif expected is not None:
+            text += f": expected {expected}"
+        elif actual is not None:
+            text += f": found {actual}"
+        text = f"{text}; {hint}" if hint else text
         # Names that are not UTF-8 hold surrogates, which cannot be printed.
         return text.encode(errors="backslashreplace").decode()
 

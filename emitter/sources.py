@@ -63,7 +63,11 @@ class FileSource(NamedTuple):
         source = cls(name, _identity(status))
         if not source.size:
             with source.open() as fd:
-                if os.read(fd, 1):
+                try:
+                    more = os.read(fd, 1)
+                except OSError as error:
+                    raise InputError(f"cannot read: {_reason(error)}", where=name) from error
+                if more:
                     raise InputError(
                         "the file says that it is empty, and is not",
                         where=name,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from emitter import errors
-from emitter.errors import EmitterError, shown
+from emitter.errors import EmitterError, UsageError, shown
 
 
-@pytest.mark.parametrize("name", [name for name in errors.__all__ if name not in ("EmitterError", "shown")])
+@pytest.mark.parametrize(
+    "name", [name for name in errors.__all__ if name not in ("EmitterError", "printable", "shown")]
+)
 def test_every_error_is_in_the_tree(name: str) -> None:
     assert issubclass(getattr(errors, name), EmitterError)
 
@@ -61,3 +63,13 @@ def test_a_name_that_is_not_utf8_can_be_printed() -> None:
     error = EmitterError("broken", where="a\udcff")
     assert str(error) == "a\\udcff: broken"
     str(error).encode()
+
+
+def test_a_part_of_any_length_makes_a_message_that_can_be_read() -> None:
+    longest_path = "/" + "d" * 4094
+    assert longest_path in str(UsageError("cannot open", where=longest_path))
+    for part in ("where", "expected", "actual", "hint"):
+        assert len(str(UsageError("what", **{part: "x" * 60_000 + "end"}))) < 600
+        assert "end (60003 characters in all)" in str(UsageError("what", **{part: "x" * 60_000 + "end"}))
+    assert len(str(UsageError("x" * 60_000))) < 600
+    assert UsageError("what", where="x" * 60_000).to_json()["where"] == "x" * 60_000
