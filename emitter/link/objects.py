@@ -67,6 +67,7 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
             symbols[symbol.name] = None
             if symbol.type == "function" and symbol.visibility in ("default", "protected", ""):
                 functions.add(name)
+    _check_abi(path, target, report, has_code=bool(functions))
     # A name may stand in two tables.
     return CodeObject(
         path,
@@ -100,3 +101,27 @@ def _check_platform(path: str, target: Target, report: Report) -> None:
                 actual=f"{actual} ({identity.machine})",
                 hint="give an object for the target",
             )
+
+
+def _check_abi(path: str, target: Target, report: Report, *, has_code: bool) -> None:
+    """Raise InputError for code that passes arguments in other registers: some linkers join it in silence."""
+    from emitter import targets
+    from emitter.inspect import recognise
+    from emitter.inspect.view import View
+
+    if target.object_format != "elf":
+        return
+    with recognise(View.of_bytes(targets.stub(target), "the stub")) as own:
+        reader = own.reader
+        expected = reader.report().identity.abi.partition(",")[0] if reader is not None else ""
+    actual = report.identity.abi.partition(",")[0]
+    # On Arm an object that does not speak of floating point passes it in integer registers.
+    silent = actual == "" and (expected != "hard float" or not has_code)
+    if expected and actual != expected and not silent:
+        raise InputError(
+            f"the object passes arguments in other registers than {target.name}",
+            where=path,
+            expected=expected,
+            actual=actual or "soft float",
+            hint="compile it with the target's ABI (-mabi, -mfloat-abi)",
+        )

@@ -268,6 +268,33 @@ def test_objects_of_another_platform_are_refused(target: str, message: str, tmp_
             emit(package(tmp_path / name), output, target=target, name="net")
 
 
+@pytest.mark.parametrize(
+    ("target", "flags", "message"),
+    [
+        (
+            "armv7-linux-gnueabihf",
+            ["--target=arm-linux-gnueabihf", "-mfloat-abi=softfp"],
+            "hard float, found soft float",
+        ),
+        ("armv7-linux-gnueabihf", ["--target=arm-linux-gnueabihf", "-mfloat-abi=hard"], ""),
+        ("armv7-linux-androideabi", ["--target=armv7-linux-androideabi21", "-mfloat-abi=softfp"], ""),
+        ("riscv64-linux-gnu", ["--target=riscv64-linux-gnu", "-march=rv64imac", "-mabi=lp64"], "lp64d, found lp64"),
+        ("riscv64-linux-gnu", ["--target=riscv64-linux-gnu"], ""),
+    ],
+)
+def test_objects_of_another_abi_are_refused(target: str, flags: list[str], message: str, tmp_path: Path) -> None:
+    need("clang")
+    source = "float twice(float x) { return x + x; }"
+    command = ["clang", *flags, "-O1", "-fPIC", "-x", "c", "-", "-c", "-o", "abi.o"]
+    subprocess.run(command, input=source, text=True, check=True, cwd=tmp_path)
+    output = tmp_path / "x.a"
+    if message:
+        with pytest.raises(InputError, match=f"other registers.*expected {message}"):
+            emit(package(tmp_path / "abi.o"), output, target=target, name="net")
+    else:
+        emit(package(tmp_path / "abi.o"), output, target=target, name="net")
+
+
 def test_a_broken_object_is_refused(tmp_path: Path) -> None:
     emit(package(), tmp_path / "d.o", target="x86_64-linux-gnu")
     whole = (tmp_path / "d.o").read_bytes()
