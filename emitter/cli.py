@@ -149,6 +149,10 @@ def _run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except MemoryError as error:
         raise EmitterError("out of memory", hint="free some, or split the input") from error
+    except ImportError as error:
+        # A limit of the process is met while a part of Python is loaded.
+        hint = "raise the limits of the process (`ulimit -n`, `ulimit -v`), or install Python and emitter anew"
+        raise EmitterError(f"a part of Python cannot be loaded: {error}", hint=hint) from error
     except OSError as error:
         # A relative path in a folder that is gone, a table of open files that is full.
         where = str(error.filename or "the current directory, or a limit of the process")
@@ -383,9 +387,9 @@ def _package(options: argparse.Namespace) -> Package:
 
     for path in options.manifest:
         if path == "-":
-            from emitter.manifest import read_manifest
+            from emitter.manifest import MAX_SIZE, read_manifest
 
-            read_manifest(package, "standard input", sys.stdin.buffer.read())
+            read_manifest(package, console.STANDARD_INPUT, console.read(MAX_SIZE + 1))
         else:
             package.add_manifest(path)
 

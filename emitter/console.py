@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from emitter.errors import OutputError, printable
+from emitter.errors import InputError, OutputError, printable
 
-__all__ = ["STANDARD_OUTPUT", "open_missing", "printable", "say", "write"]
+__all__ = ["STANDARD_INPUT", "STANDARD_OUTPUT", "open_missing", "printable", "read", "say", "write"]
 
-
+STANDARD_INPUT = "standard input"
 STANDARD_OUTPUT = "standard output"
 
 
@@ -18,6 +18,16 @@ def open_missing() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - it lives as long as the process
+
+
+def read(most: int) -> bytes:
+    """Return the bytes of standard input, `most` of them at most. Raises InputError where it cannot be read."""
+    if sys.stdin is None:
+        raise InputError("is closed", where=STANDARD_INPUT, hint="give the bytes by a pipe or with <FILE")
+    try:
+        return sys.stdin.buffer.read(most)
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror or error}", where=STANDARD_INPUT) from error
 
 
 def write(data: str | bytes) -> None:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     Table = Mapping[str, Any]
 
-__all__ = ["SCHEMA", "read_manifest"]
+__all__ = ["MAX_SIZE", "SCHEMA", "read_manifest"]
 
 SCHEMA = "emitter.manifest/1"
-_MAX_SIZE = 256 << 20  # bytes of a document
+MAX_SIZE = 256 << 20  # bytes of a document
 
 
 class _Key(NamedTuple):
@@ -88,15 +88,14 @@ def read_manifest(package: Package, path: str, text: bytes | None = None) -> Non
         with source.open() as fd:
             from emitter.inputs._common import pread
 
-            if source.size > _MAX_SIZE:
-                expected = f"at most {_MAX_SIZE} bytes"
-                raise InputError("the manifest is too long", where=path, expected=expected, actual=source.size)
-            text = pread(fd, source.size, 0, path)
+            text = pread(fd, min(source.size, MAX_SIZE + 1), 0, path)
         package_files = [source]
         folder = os.path.dirname(path)
     else:
         package_files = []
         folder = ""
+    if len(text) > MAX_SIZE:
+        raise InputError("the manifest is too long", where=path, expected=f"at most {MAX_SIZE} bytes")
     document = _parse(text, where)
     _check_table(document, "manifest", where)
     if document["schema"] != SCHEMA:

@@ -254,7 +254,7 @@ def write_small(
 def work_folder(path: str) -> Iterator[str]:
     """Yield a folder beside `path` for files of no subfolders, which is removed at the end.
 
-    Raises OutputError, for an OSError of the block too: its files are in the folder.
+    Raises OutputError about `path`, for an OSError of the block too: its files are in the folder.
     """
     name = os.path.join(os.path.dirname(os.path.realpath(path)), f".emitter-{os.urandom(8).hex()}.tmp")
     _temporary.add(name)
@@ -263,6 +263,9 @@ def work_folder(path: str) -> Iterator[str]:
         yield name
     except OSError as error:
         raise output_error(error, path) from error
+    except OutputError as error:
+        error.where = error.where or path  # raised by code that knows the descriptor alone
+        raise
     finally:
         _remove(name)
 
@@ -320,6 +323,10 @@ def new_directory(path: str) -> Iterator[str]:
             os.replace(name, destination)
         except OSError as error:
             raise output_error(error, path) from error
+    except OutputError as error:
+        if error.where is not None and error.where.startswith(name):
+            error.where = path.rstrip(os.sep) + error.where[len(name) :]  # the name that the user gave
+        raise
     finally:
         _remove(name)
 

@@ -357,6 +357,37 @@ def test_closed_streams_do_not_matter(closed: str, options: str, blob: Path, tmp
         assert bytes(library["blob.bin"]) == blob.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [("<&-", "standard input: is closed"), ("</proc/self/mem", "standard input: cannot read: ")],
+)
+def test_a_standard_input_that_cannot_be_read(stream: str, message: str) -> None:
+    command = f"{sys.executable} -m emitter --manifest - -o x.pack {stream}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - a redirection
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"emitter: error: {message}")
+
+
+def test_an_endless_manifest_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("emitter.manifest.MAX_SIZE", 1000)
+    with open("/dev/zero", encoding="latin-1") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(["--manifest", "-", "-o", "x.pack"]) == 2
+    assert "standard input: the manifest is too long: expected at most 1000 bytes" in capsys.readouterr().err
+
+
+def test_a_part_of_python_that_cannot_be_loaded_is_no_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise ImportError("fcntl.so: cannot open shared object file: Too many open files")
+
+    monkeypatch.setattr("emitter.cli._emit", fail)
+    assert main(["a.npy"]) == 2
+    assert "cannot be loaded: fcntl.so: cannot open" in (said := capsys.readouterr().err)
+    assert "ulimit -n" in said
+
+
 def test_an_error_that_cannot_be_said_is_still_an_error() -> None:
     for redirection in ("2>/dev/full", "2>&-", ">/dev/full --json", ">&- --json"):
         command = f"{sys.executable} -m emitter missing -o x.so {redirection}"

@@ -453,8 +453,19 @@ def test_what_goes_wrong_in_a_work_folder_names_the_output(tmp_path: Path) -> No
         raise OSError(errno.EFBIG, "File too large")
     assert caught.value.where == path
     assert os.listdir(tmp_path) == []
+    with pytest.raises(OutputError) as caught, output.work_folder(path):
+        raise OutputError("no space left on the device")
+    assert caught.value.where == path
     with pytest.raises(OutputError, match="does not exist"), output.work_folder(os.path.join(path, "no", "such")):
         pytest.fail("there is no such folder")
+
+
+def test_what_goes_wrong_in_a_new_directory_is_said_of_the_name_that_was_given(tmp_path: Path) -> None:
+    path = f"{tmp_path}/out/"
+    with pytest.raises(OutputError) as caught, output.new_directory(path) as folder:
+        raise OutputError("no space left on the device", where=os.path.join(folder, "w.npy"))
+    assert caught.value.where == f"{tmp_path}/out/w.npy"
+    assert os.listdir(tmp_path) == []
 
 
 def test_what_is_left_can_be_removed_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
