@@ -1,10 +1,10 @@
 """Objects that register their fatbins with the CUDA runtime, as those of nvcc do: kernels are started by symbol.
 
-LLVM compiles the constructor and what it refers to, with one byte in place of the fatbins; then that section grows to
-what they need, so that they pass neither through LLVM nor through memory.
+LLVM compiles the constructor and what it refers to, with one byte in place of the fatbins, in the last section; then
+that grows to what they need, so that they pass neither through LLVM nor through memory.
 
 Sources: `fatbinary_section.h` of the CUDA toolkit for the wrapper, and for the calls `crt/host_runtime.h`: what nvcc
-13.5 compiles makes the same ones, in the same order.
+13.5 compiles makes the same ones, in the same order. The sections of Mach-O are those of clang.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from emitter.sections import FATBIN_SECTION
 from emitter.symbols import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emitter.device.names import Names
     from emitter.model import Visibility
     from emitter.options import Format
     from emitter.package import Extent, Package
-    from emitter.targets._base import Target
+    from emitter.targets._base import ObjectFormat, Target
 
 __all__ = ["plan_registered"]
 
@@ -34,6 +34,31 @@ _MAGIC, _VERSION = 0x466243B1, 1  # of the wrapper
 _ALIGNMENT = 64
 # Names with a dot, which no kernel has.
 _PLACEHOLDER = "emitter.fatbins"
+
+
+class _Place(NamedTuple):
+    """Where an object format has what is registered."""
+
+    fatbins: str
+    wrappers: str
+    constructors: str
+    pointer: str = "global"  # what a pointer to a constructor is: "constant" where its section is read-only
+    variables: str = ""
+    function: str = "nounwind"
+
+
+_PLACES: Mapping[ObjectFormat, _Place] = {
+    "elf": _Place(FATBIN_SECTION, ".nvFatBinSegment", ".init_array"),
+    # Whatever is filled with zeros has addresses behind the last section, which grows.
+    "macho": _Place(
+        "__NV_CUDA,__nv_fatbin",
+        "__NV_CUDA,__fatbin",
+        "__DATA,__mod_init_func,mod_init_funcs",
+        variables=', section "__DATA,__data"',
+    ),
+    # Every function that calls another has unwind data on 64-bit Windows.
+    "coff": _Place(FATBIN_SECTION, ".nvFatBinSegment", ".CRT$XCU", pointer="constant", function="nounwind uwtable"),
+}
 
 
 class _Fatbin(NamedTuple):
@@ -61,9 +86,12 @@ def plan_registered(
     fatbins, InputError for one whose names cannot be read, TargetError for a target without CUDA and where llvmlite is
     missing, LayoutError for two symbols of one name.
     """
-    if target.object_format != "elf" or not target.device_code:
+    # ELF has targets of its own for them, whose libraries hold fatbins, too.
+    if target.pointer_width != 64 or (target.object_format == "elf" and not target.device_code):
         raise TargetError(
-            "no CUDA programs run beside this target", where=target.name, expected="cuda-host, cuda-host-aarch64"
+            "no CUDA programs run beside this target",
+            where=target.name,
+            expected="cuda-host, cuda-host-aarch64, or a 64-bit target of Windows or Apple",
         )
     fatbins = list(_fatbins(package))
     check_names(
@@ -75,21 +103,20 @@ def plan_registered(
     from emitter.interop.grow import grow
     from emitter.llvm import emit_object, property_flags
 
+    place = _PLACES[target.object_format]
     size = align_up(fatbins[-1].offset + fatbins[-1].extent.length, 8)
-    ir = "".join([*_module(fatbins, prefix, visibility), property_flags(target)])
+    ir = "".join([*_module(fatbins, prefix, visibility, place), property_flags(target)])
     start, end, pieces = grow(target, emit_object(target, ir), _PLACEHOLDER, size)
     copies = [Copy(start + one.offset, one.extent.length, one.extent, 1, (one.extent.length,), 8) for one in fatbins]
-    plan = FilePlan(end, pieces, copies)
+    plan = FilePlan(end, pieces, copies, compiled=True)
     if format_ == "object":
         return plan
-    from emitter.options import symbol_name
-    from emitter.splice.archive import plan_archive
-    from emitter.splice.member import Member
+    from emitter.writers import plan_member
 
     symbols = [
         prefix + name for one in fatbins for name in (*one.names.kernels, *(row.name for row in one.names.variables))
     ]
-    return plan_archive([Member(symbol_name(path, None) + target.object_suffix, symbols, lambda _offset: plan)])
+    return plan_member(target, path, symbols, plan)
 
 
 def _fatbins(package: Package) -> Iterator[_Fatbin]:
@@ -127,12 +154,11 @@ def _view(extent: Extent) -> View:
     return View.open(source.path)
 
 
-def _module(fatbins: Sequence[_Fatbin], prefix: str, visibility: Visibility) -> Iterator[str]:
+def _module(fatbins: Sequence[_Fatbin], prefix: str, visibility: Visibility, place: _Place) -> Iterator[str]:
     """Yield the IR of the object."""
     seen = "" if visibility == "default" else f"{visibility} "
     yield f"""\
-@{_PLACEHOLDER} = internal constant [1 x i8] zeroinitializer, section "{FATBIN_SECTION}", align {_ALIGNMENT}
-@emitter.constructor = internal global ptr @emitter.cuda_register, section ".init_array", align 8
+@emitter.constructor = internal {place.pointer} ptr @emitter.cuda_register, section "{place.constructors}", align 8
 declare ptr @__cudaRegisterFatBinary(ptr)
 declare void @__cudaRegisterFatBinaryEnd(ptr)
 declare void @__cudaUnregisterFatBinary(ptr)
@@ -141,17 +167,18 @@ declare void @__cudaRegisterVar(ptr, ptr, ptr, ptr, i32, i64, i32, i32)
 declare i32 @atexit(ptr)
 declare void @llvm.trap()
 """
-    body = ["define internal void @emitter.cuda_register() nounwind {\n"]
+    body = [f"define internal void @emitter.cuda_register() {place.function} {{\n"]
     used = ["ptr @emitter.constructor"]
+    count = 0
     for number, one in enumerate(fatbins):
         used.append(f"ptr @wrapper.{number}")
         yield (
-            f"@handle.{number} = internal global ptr null\n"
+            f"@handle.{number} = internal global ptr null{place.variables}\n"
             f"@wrapper.{number} = internal constant {{ i32, i32, ptr, ptr }} {{ i32 {_MAGIC}, i32 {_VERSION}, "
             f"ptr getelementptr (i8, ptr @{_PLACEHOLDER}, i64 {one.offset}), ptr null }}, "
-            'section ".nvFatBinSegment", align 8\n'
+            f'section "{place.wrappers}", align 8\n'
             # nvcc does it at exit, too: the runtime is gone when destructors run. In a library, exit is dlclose.
-            f"define internal void @unregister.{number}() nounwind {{\n"
+            f"define internal void @unregister.{number}() {place.function} {{\n"
             f"  %h = load ptr, ptr @handle.{number}\n"
             "  call void @__cudaUnregisterFatBinary(ptr %h)\n"
             "  ret void\n}\n"
@@ -165,13 +192,17 @@ declare void @llvm.trap()
             yield _text(number, name)
             # Only its address is used: arguments go through cudaLaunchKernel.
             yield f"define {seen}void @{prefix}{name}() noinline nounwind {{\n"
+            # Linkers that fold equal functions would give all kernels one address, and the runtime start another one.
+            count += 1
+            yield f"  %own = alloca i32\n  store volatile i32 {count}, ptr %own\n"
             yield "  call void @llvm.trap()\n  unreachable\n}\n"
             text = f"ptr @name.{number}.{name}"
             arguments = f"ptr {handle}, ptr @{prefix}{name}, {text}, {text}, i32 -1, {', '.join(['ptr null'] * 5)}"
             body.append(f"  call i32 @__cudaRegisterFunction({arguments})\n")
         for variable in one.names.variables:
             yield _text(number, variable.name)
-            yield f"@{prefix}{variable.name} = {seen}global [{variable.size} x i8] zeroinitializer, align 16\n"
+            held = f"[{variable.size} x i8] zeroinitializer{place.variables}, align 16"
+            yield f"@{prefix}{variable.name} = {seen}global {held}\n"
             text = f"ptr @name.{number}.{variable.name}"
             body.append(
                 f"  call void @__cudaRegisterVar(ptr {handle}, ptr @{prefix}{variable.name}, {text}, {text}, i32 0, "
@@ -181,6 +212,8 @@ declare void @llvm.trap()
         body.append(f"  call i32 @atexit(ptr @unregister.{number})\n")
     yield "".join([*body, "  ret void\n}\n"])
     yield f'@llvm.compiler.used = appending global [{len(used)} x ptr] [{", ".join(used)}], section "llvm.metadata"\n'
+    held = f'[1 x i8] zeroinitializer, section "{place.fatbins}", align {_ALIGNMENT}'
+    yield f"@{_PLACEHOLDER} = internal constant {held}\n"
 
 
 def _text(number: int, name: str) -> str:

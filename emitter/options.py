@@ -155,7 +155,6 @@ _APPLIES_TO: Mapping[str, tuple[ObjectFormat, ...]] = {
     "retain": ("elf", "macho"),
     "large_data": ("elf",),
     "linker_script": ("elf",),
-    "cuda_register": ("elf",),
     "version_script": ("elf",),
 }
 

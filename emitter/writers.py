@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from emitter.splice.member import Member
     from emitter.targets._base import ObjectFormat, Target
 
-__all__ = ["plan_image", "plan_linkable", "plan_members"]
+__all__ = ["plan_image", "plan_linkable", "plan_member", "plan_members"]
 
 
 def plan_image(
@@ -57,6 +57,15 @@ def plan_members(
     ]
     members = [Member(name + target.object_suffix, names, plan) for name, names, plan in rows]
     return _ARCHIVES[target.object_format](members)
+
+
+def plan_member(target: Target, path: str, symbols: Sequence[str], plan: FilePlan) -> FilePlan:
+    """Return the plan of an archive of one object that is laid out already, and defines `symbols`, in its order."""
+    from emitter.splice.member import Member
+
+    names = [target.symbol_prefix + symbol for symbol in symbols]
+    member = Member(symbol_name(path, None) + target.object_suffix, names, lambda _offset: plan)
+    return _ARCHIVES[target.object_format]([member])._replace(compiled=plan.compiled)
 
 
 def _elf_image(

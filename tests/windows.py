@@ -12,7 +12,7 @@ import pytest
 from tests.run.device import INCLUDE, PROGRAMS, ROOT, need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     Completed = subprocess.CompletedProcess[str]
@@ -70,12 +70,13 @@ class Wine:
             "WINEDLLOVERRIDES": "mscoree,mshtml=",  # what it would offer to download
         }
 
-    def run(self, *command: str | os.PathLike[str], cwd: Path | None = None) -> Completed:
-        """Run a program."""
+    def run(
+        self, *command: str | os.PathLike[str], cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run a program, with `env` beside the environment of the tests."""
         argv = [self._command, *map(str, command)]
-        return subprocess.run(
-            argv, check=False, capture_output=True, text=True, timeout=_SECONDS, cwd=cwd, env=self._environment
-        )
+        env = {**self._environment, **(env or {})}
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_SECONDS, cwd=cwd, env=env)
 
     def prints(self, *command: str | os.PathLike[str], cwd: Path | None = None) -> list[str]:
         """Run a program that must end well, and return the lines that it prints.

@@ -57,6 +57,11 @@ def check(  # noqa: PLR0917 - six facts about one output, in the order in which 
     if format == "pack":
         check_pack(fd, target, plan, pack)
         return
+    if plan.compiled or any(one.plan.compiled for one in plan.slices):
+        from emitter.check.compiled import check_compiled
+
+        check_compiled(fd, plan)
+        return
     check_format = check_of(format, target)
     if plan.slices:
         from emitter.check.universal import check_universal

@@ -78,7 +78,7 @@ def _grow_coff(_target: Target, view: View, data: bytearray, symbol: str, size: 
     coff = CoffFile(view)
     symbols = list(coff.symbols())
     prefixed = (symbol, f"_{symbol}")
-    number = next(one.SectionNumber for one in symbols if one.external and one.name in prefixed)
+    number = next(one.SectionNumber for one in symbols if one.SectionNumber > 0 and one.name in prefixed)
     start = _at_the_end(data, coff.sections[number - 1].alignment, size)
     # SizeOfRawData, PointerToRawData
     pack_into("<2I", data, _COFF_FILE_HEADER + _COFF_SECTION_HEADER * (number - 1) + 16, size, start)

@@ -223,6 +223,7 @@ REFUSED: list[tuple[list[str], dict[str, Any], type[EmitterError], str]] = [
     (["ptx.fatbin"], {}, InputError, "no kernel or variable can be read from the fatbin"),
     (["all.fatbin", "one.fatbin"], {}, LayoutError, "two symbols would be called 'fill'"),
     (["all.fatbin"], {"target": "x86_64-linux-gnu"}, TargetError, "no CUDA programs run beside this target"),
+    (["all.fatbin"], {"target": "i686-windows-gnu"}, TargetError, "no CUDA programs run beside this target"),
     (["all.fatbin"], {"name": "x"}, UsageError, "--name cannot be combined with --cuda-register"),
     (["all.fatbin"], {"map": "x.json"}, UsageError, "--map cannot be combined with --cuda-register"),
     (["all.fatbin"], {"symbols": "ld"}, UsageError, "cannot be combined with --cuda-register"),

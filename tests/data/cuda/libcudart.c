@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 
 typedef struct binary {
     int number, alive, ended;
@@ -135,8 +139,8 @@ EXPORT int cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **argu
 {
     const char *name = name_of(host);
     need(name != NULL, "a kernel that is not registered");
-    record("cudaLaunchKernel(%s, %u %u %u, %u %u %u, %g, %zu, %p)", name, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-           (double)*(float *)arguments[0], shared, stream);
+    record("cudaLaunchKernel(%s, %u %u %u, %u %u %u, %g, %zu, %s)", name, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+           (double)*(float *)arguments[0], shared, stream == NULL ? "(nil)" : "a stream");
     if (getenv("CUDA_COMPUTE") != NULL && strcmp(name, "axpy") == 0) { /* y = a * x + y */
         float a = *(float *)arguments[0], *x = *(float **)arguments[1], *y = *(float **)arguments[2];
         int i, n = *(int *)arguments[3], threads = (int)(grid.x * block.x);
