@@ -180,7 +180,9 @@ def _check_package(package: object) -> None:
 
 
 def _check_stream(stream: object, jobs: Sequence[Job]) -> None:
-    if not callable(getattr(stream, "write", None)):
+    from io import TextIOBase
+
+    if not callable(getattr(stream, "write", None)) or isinstance(stream, TextIOBase):
         raise UsageError("`to` is not a stream", expected="an object with write(bytes)", actual=type(stream).__name__)
     if any(job.code is not None and job.code.linker is not None for job in jobs):
         raise UsageError("a stream takes no output of a linker", hint="leave out `to`, or write an archive")

@@ -206,13 +206,29 @@ class StreamFile:
             while block := self._file.read(_STEP):
                 view = memoryview(block)
                 while view:
-                    # A raw stream may take a part, and says so; others take everything.
-                    taken = self._stream.write(view)
-                    view = view[len(view) if taken is None else taken :]
+                    view = view[self._taken(self._stream.write(view), len(view)) :]
         except (OSError, ValueError) as error:  # ValueError: it is closed
             if isinstance(error, OSError):
                 raise output_error(error, self.path) from error
             raise OutputError(f"cannot write: {error}", where=self.path) from error
+
+    def _taken(self, said: object, given: int) -> int:
+        """Return how many of `given` bytes the stream took: a raw one may take a part, others take everything."""
+        from io import RawIOBase
+
+        if said is None and not isinstance(self._stream, RawIOBase):
+            return given
+        if not isinstance(said, int) or not 0 < said <= given:
+            actual = "none: it would have to wait" if said is None else shown(said)
+            hint = "its write must take bytes, and return how many, or None for all"
+            raise OutputError(
+                "the stream does not take the bytes",
+                where=self.path,
+                expected=f"1 to {given}",
+                actual=actual,
+                hint=hint,
+            )
+        return said
 
 
 def open_output(

@@ -298,13 +298,40 @@ def test_a_stream_that_cannot_take_it_is_an_error(package: Package, tmp_path: Pa
     closed.close()
     with pytest.raises(OutputError, match=r"libm\.so: cannot write"):
         emitter.emit(package, "libm.so", target=TARGET, to=closed)
-    for wrong in ("path", object()):
+    for wrong in ("path", object(), io.StringIO()):
         with pytest.raises(UsageError, match="not a stream"):
             emitter.emit(package, "libm.so", target=TARGET, to=wrong)  # type: ignore[arg-type] # what it refuses
     with pytest.raises(UsageError, match="a stream takes one file"):
         emitter.emit(package, "{target}.so", target=[TARGET, "s390x-linux-gnu"], to=io.BytesIO())
     with pytest.raises(UsageError, match="a stream takes one file"):
         emitter.emit(package, "libm.so", target=TARGET, to=io.BytesIO(), sidecar=True)
+
+
+class Answers:
+    """A stream that says how many bytes it took."""
+
+    def __init__(self, said: object) -> None:
+        self.said = said
+
+    def write(self, data: memoryview) -> object:
+        return self.said
+
+
+class Waits(io.RawIOBase):
+    """A raw stream that cannot take anything without waiting."""
+
+    def write(self, data: object, /) -> None:  # type: ignore[override] # what io.RawIOBase documents, and types deny
+        return
+
+
+@pytest.mark.parametrize("stream", [Answers(0), Answers(-1), Answers(1 << 40), Answers("all"), Waits()])
+def test_a_stream_that_takes_nothing_or_says_nonsense_is_an_error(package: Package, stream: io.BytesIO) -> None:
+    with pytest.raises(OutputError, match=r"libm\.so: the stream does not take the bytes: expected 1 to \d+, found"):
+        emitter.emit(package, "libm.so", target=TARGET, to=stream)
+
+
+def test_a_stream_that_says_nothing_has_taken_everything(package: Package) -> None:
+    assert emitter.emit(package, "libm.so", target=TARGET, to=Answers(None))  # type: ignore[arg-type] # a small one
 
 
 def test_nothing_reaches_a_stream_before_everything_is_checked(package: Package) -> None:
