@@ -56,7 +56,7 @@ _PLACES: Mapping[ObjectFormat, _Place] = {
         "__DATA,__mod_init_func,mod_init_funcs",
         variables=', section "__DATA,__data"',
     ),
-    # Every function that calls another has unwind data on 64-bit Windows.
+    # Every function that uses the stack has unwind data on 64-bit Windows.
     "coff": _Place(FATBIN_SECTION, ".nvFatBinSegment", ".CRT$XCU", pointer="constant", function="nounwind uwtable"),
 }
 
@@ -191,7 +191,7 @@ declare void @llvm.trap()
         for name in one.names.kernels:
             yield _text(number, name)
             # Only its address is used: arguments go through cudaLaunchKernel.
-            yield f"define {seen}void @{prefix}{name}() noinline nounwind {{\n"
+            yield f"define {seen}void @{prefix}{name}() noinline {place.function} {{\n"
             # Linkers that fold equal functions would give all kernels one address, and the runtime start another one.
             count += 1
             yield f"  %own = alloca i32\n  store volatile i32 {count}, ptr %own\n"

@@ -120,7 +120,7 @@ class FilePlan(NamedTuple):
     then the index with its checksums, where each payload is represented by its size and CRC-32C.
     `page_hashes` are written last. A universal file has `slices`, ascending; pieces, copies and page hashes are those
     of all of them, the copies slice by slice, each with the whole payload; `pack_offset` is that of the first.
-    `compiled` says that LLVM made the object in it, with code and relocations, which no other output has.
+    `compiled` says that LLVM made the object in it, with code and relocations: its bytes are what can be checked.
     """
 
     size: int
