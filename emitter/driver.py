@@ -14,7 +14,7 @@ from emitter.options import make_options
 from emitter.package import Package
 from emitter.planner import Planner
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.values import check_text, path_text
+from emitter.values import check_function, check_text, output_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,8 +96,10 @@ def emit(
 
     say = note or (lambda _line: None)
     _check_package(package)
+    for function, what in ((progress, "`progress`"), (note, "`note`"), (warn, "`warn`")):
+        check_function(function, what)
     planner = Planner(package, make_options(options), say, warn or say)
-    jobs = planner.plan(path_text(output), [targets.resolve(name) for name in _target_names(target)])
+    jobs = planner.plan(output_path(output), [targets.resolve(name) for name in _target_names(target)])
     if to is not None:
         _check_stream(to, jobs)
     # Every file layout is fixed, and what can be refused has been.

@@ -11,7 +11,7 @@ from emitter.manifest import SCHEMA
 from emitter.modules import in_order, owners, payload_tensors
 from emitter.package import Package
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.values import path_text
+from emitter.values import check_function, check_text, output_path, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +56,14 @@ def extract(
     everything, the byte order of the source too; the other formats are little-endian. Raises EmitterError, and leaves
     nothing half done.
     """
-    path = path_text(output)
+    path = output_path(output)
+    check_function(progress, "`progress`")
+    if not isinstance(only, (list, tuple)):
+        raise UsageError("`only` is not a list of patterns", expected="texts", actual=typed(only))
+    for pattern in only:
+        check_text(pattern, "a pattern of `only`")
+    if number is not None and type(number) is not int:
+        raise UsageError("`number` is not the number of a pack", expected="an int, or None", actual=typed(number))
     package = _select(package_of(source, number), only)
     suffix = os.path.splitext(path)[1].lower()
     write = {".safetensors": _write_safetensors, ".pack": _write_pack}.get(suffix, _write_directory)

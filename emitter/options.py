@@ -9,6 +9,7 @@ from emitter.layout import identifier
 from emitter.model import Visibility
 from emitter.pack.format import MAX_ALIGNMENT
 from emitter.records import TYPE_CHECKING, NamedTuple
+from emitter.values import output_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,8 +190,8 @@ def make_options(given: Mapping[str, object]) -> Options:
             raise UsageError(f"there is no option {shown(name)}", expected=", ".join(Options._fields), hint=hint)
         if value == Options._field_defaults[name]:
             continue
-        if name in COMPANIONS and isinstance(value, os.PathLike):
-            value = os.fspath(value)  # noqa: PLW2901 - the same path
+        if name in COMPANIONS and isinstance(value, (str, os.PathLike)) and value:
+            value = output_path(value)  # noqa: PLW2901 - the same path
         allowed = _CHOICES.get(name)
         if allowed is not None and value not in allowed:
             raise UsageError(f"{_flag(name)} has no such choice", expected=", ".join(allowed), actual=repr(value))

@@ -315,6 +315,8 @@ def new_directory(path: str) -> Iterator[str]:
 
     `path` must not exist, or be an empty directory. Raises UsageError for one that is not empty, OutputError.
     """
+    if not path:
+        raise UsageError("the output has no name that a file can have", where=path, hint="name a new directory")
     try:
         entries = os.listdir(path)
     except FileNotFoundError:

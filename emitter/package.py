@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from emitter.dtypes import DType
@@ -25,7 +25,7 @@ from emitter.sources import (
 from emitter.values import check_metadata, check_text, path_text, payload_bytes, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from emitter.code import CodeInput
     from emitter.modules import Alternative, Module, ModuleFacts
@@ -202,6 +202,8 @@ class Package:
         from emitter.modules import Module, check_functions, check_name, make_alternative
 
         where = f"module {shown(check_name(name, 'the name of a module'))}"
+        if isinstance(imports, str) or not isinstance(imports, Iterable):
+            raise UsageError("the imports are not modules", where=where, expected="a list", actual=typed(imports))
         children = tuple(dict.fromkeys(self._module(child, where) for child in imports))
         module = Module(name, children, check_functions(functions, where), check_metadata(metadata, where))
         module.alternatives.append(

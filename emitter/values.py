@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from emitter.dtypes import DType
 
-__all__ = ["check_metadata", "check_text", "parse_toml", "path_text", "payload_bytes", "typed"]
+__all__ = [
+    "check_function",
+    "check_metadata",
+    "check_text",
+    "output_path",
+    "parse_toml",
+    "path_text",
+    "payload_bytes",
+    "typed",
+]
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -28,6 +37,24 @@ def path_text(path: object) -> str:
             return name
     hint = "write os.fsdecode(path)" if isinstance(path, (bytes, os.PathLike)) else None
     raise UsageError("this is not a path", expected="text, or an os.PathLike of text", actual=typed(path), hint=hint)
+
+
+def output_path(path: object) -> str:
+    """Return the path of what is to be written, as text; raise UsageError for a name that no file can have."""
+    name = path_text(path)
+    try:
+        possible = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        possible = False
+    if not possible:
+        raise UsageError("the output has no name that a file can have", where=shown(name), hint="choose another name")
+    return name
+
+
+def check_function(value: object, what: str) -> None:
+    """Raise UsageError unless `value` can be called, or is None. `what` names it."""
+    if value is not None and not callable(value):
+        raise UsageError(f"{what} cannot be called", expected="a function, or None", actual=typed(value))
 
 
 def check_text(value: object, what: str) -> str:

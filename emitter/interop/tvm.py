@@ -13,9 +13,9 @@ from emitter import targets
 from emitter.dtypes import UINT, DType
 from emitter.errors import TargetError, UsageError, shown
 from emitter.layout import Copy
-from emitter.package import BufferSource, Extent
+from emitter.package import BufferSource, Extent, Package
 from emitter.records import TYPE_CHECKING
-from emitter.values import path_text
+from emitter.values import check_text, output_path, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from emitter.interop.tvm_wire import Wire
     from emitter.options import Format
-    from emitter.package import Package, Source
+    from emitter.package import Source
     from emitter.targets._base import Target
 
 __all__ = ["emit_library_bin", "fpack_imports"]
@@ -47,8 +47,10 @@ def emit_library_bin(
     from emitter.interop.tvm_wire import plan_wire
     from emitter.options import output_format
 
-    path = path_text(output)
-    resolved = targets.resolve(target).target
+    path = output_path(output)
+    if not isinstance(package, Package):
+        raise UsageError("this is not a package", expected="an emitter.Package", actual=typed(package))
+    resolved = targets.resolve(check_text(target, "the name of a target")).target
     format_ = output_format(path, None, resolved)
     if format_ == "pack" or (system_lib_prefix is not None and format_ != "object"):
         expected = "an object" if system_lib_prefix is not None else "an object, an archive or a library"
@@ -126,7 +128,7 @@ def _write_library(path: str, target: str, wire: Wire, inputs: Iterable[Source])
     from emitter.interop.tvm_wire import LIBRARY_BIN
     from emitter.layout import FilePlan
     from emitter.output import open_output
-    from emitter.package import FileSource, Package, Tensor
+    from emitter.package import FileSource, Tensor
     from emitter.transfer import write_plan
 
     with open_output(path, wire.size, inputs=inputs) as beside:

@@ -313,14 +313,14 @@ class Answers:
     def __init__(self, said: object) -> None:
         self.said = said
 
-    def write(self, data: memoryview) -> object:
+    def write(self, _data: memoryview) -> object:
         return self.said
 
 
 class Waits(io.RawIOBase):
     """A raw stream that cannot take anything without waiting."""
 
-    def write(self, data: object, /) -> None:  # type: ignore[override] # what io.RawIOBase documents, and types deny
+    def write(self, _data: object, /) -> None:  # type: ignore[override] # documented so, and typed otherwise
         return
 
 
@@ -340,3 +340,19 @@ def test_nothing_reaches_a_stream_before_everything_is_checked(package: Package)
     with pytest.raises(EmitterError):
         emitter.emit(package, "libm.so", target=TARGET, to=buffer, section=".x")
     assert buffer.getvalue() == b""
+
+
+@pytest.mark.parametrize("name", ["x\0.so", "\ud800.so"])
+def test_a_name_that_no_file_can_have_is_said_to_be_none(package: Package, name: str) -> None:
+    with pytest.raises(UsageError, match="no name that a file can have"):
+        emitter.emit(package, name, target=TARGET)
+    for option in ("header", "map", "depfile"):
+        with pytest.raises(UsageError, match="no name that a file can have"):
+            emitter.emit(package, "libm.so", target=TARGET, **{option: name})
+
+
+@pytest.mark.parametrize("name", ["progress", "note", "warn"])
+def test_what_is_called_must_be_a_function(package: Package, name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"`{name}` cannot be called: expected a function, or None, found 5"):
+        emitter.emit(package, tmp_path / "libm.so", target=TARGET, **{name: 5})  # type: ignore[arg-type] # refused
+    assert not list(tmp_path.iterdir())

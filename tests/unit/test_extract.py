@@ -187,3 +187,16 @@ def test_the_command_prints_json(model: Path, capsys: pytest.CaptureFixture[str]
         "modules": 0,
     }
     assert main(["extract", str(model), "-o", out, "--only", "nothing"]) == 2
+
+
+def test_arguments_of_another_type_are_misuse(tmp_path: Path) -> None:
+    path = tmp_path / "a.pack"
+    package = Package()
+    package.add_raw("a", b"a")
+    emit(package, path)
+    for wrong in ({"only": 5}, {"only": "a"}, {"only": [5]}, {"number": "0"}, {"number": True}, {"progress": 5}):
+        with pytest.raises(UsageError):
+            extract(path, tmp_path / "out.pack", **wrong)  # type: ignore[arg-type] # what it refuses
+    for name in ("", "x\0/", "\ud800/"):
+        with pytest.raises(UsageError, match="no name that a file can have"):
+            extract(path, name)

@@ -182,6 +182,15 @@ def test_a_library_needs_no_linker(tmp_path: Path, target_name: str) -> None:
     assert [one.name for one in package_of(path, 0).tensors] == [SYMBOL]
 
 
+def test_arguments_of_another_type_are_misuse(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a package"):
+        emit_library_bin(5, tmp_path / "x.o")  # type: ignore[arg-type] # what it refuses
+    with pytest.raises(UsageError, match="the name of a target is not text"):
+        emit_library_bin(five_modules(), tmp_path / "x.o", target=None)  # type: ignore[arg-type] # what it refuses
+    with pytest.raises(UsageError, match="no name that a file can have"):
+        emit_library_bin(five_modules(), "\ud800.o")
+
+
 def test_a_process_that_is_killed_leaves_nothing_beside_a_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,3 +218,11 @@ def with_checksums(data: bytearray, order: ByteOrder) -> bytes:
     data[20:24] = bytes(4)
     data[20:24] = crc32c(bytes(data[: fmt.HEADER.size])).to_bytes(4, order)
     return bytes(data)
+
+
+@pytest.mark.parametrize("imports", [None, 5, "other"])
+def test_imports_are_a_list(imports: object) -> None:
+    package = Package()
+    package.add_module("other", "k", b"")
+    with pytest.raises(UsageError, match="the imports are not modules"):
+        package.add_module("m", "k", b"", imports=imports)  # type: ignore[arg-type] # what it refuses
