@@ -109,6 +109,7 @@ def test_the_programs_of_the_readme(tmp_path: Path) -> None:
         for name, text in ((name, text) for found, name, text in blocks if found == language):
             (tmp_path / (name or "host.py")).write_text(text)
     compile_line = next(text for language, _, text in blocks if language == "sh" and "print.c" in text)
+    proofs = next(text for language, _, text in blocks if language == "sh" and "emitter verify" in text)
     first = next(text for language, _, text in blocks if language == "sh")
     assert first.count("&& . .venv/bin/activate &&") == 1
     printed = run_script(
@@ -118,9 +119,12 @@ def test_the_programs_of_the_readme(tmp_path: Path) -> None:
         python3 host.py
         {compile_line}
         qemu-aarch64 -L /usr/aarch64-linux-gnu ./print
+        {proofs}
+        cmp again.safetensors resnet18.safetensors
         """,
         tmp_path,
     )
+    assert "are equal: 122 tensors" in printed
     assert "(64, 3, 7, 7) float32" in printed
     assert "conv1.weight: 4 dimensions, first value" in printed
 
