@@ -12,7 +12,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 
-from emitter.errors import OutputError, UsageError, shown
+from emitter.errors import EmitterError, OutputError, UsageError, shown
 from emitter.package import FileSource
 from emitter.records import TYPE_CHECKING
 from emitter.writing import output_error, pwrite
@@ -268,7 +268,7 @@ def write_small(
 
 @contextmanager
 def work_folder(path: str) -> Iterator[str]:
-    """Yield a folder beside `path` for files of no subfolders, which is removed at the end.
+    """Yield a folder beside `path`, which is removed at the end.
 
     Raises OutputError about `path`, for an OSError of the block too: its files are in the folder.
     """
@@ -279,8 +279,10 @@ def work_folder(path: str) -> Iterator[str]:
         yield name
     except OSError as error:
         raise output_error(error, path) from error
-    except OutputError as error:
-        error.where = error.where or path  # raised by code that knows the descriptor alone
+    except EmitterError as error:
+        if error.where is None and isinstance(error, OutputError):
+            error.where = path  # raised by code that knows the descriptor alone
+        _rename(error, name, os.path.dirname(path))
         raise
     finally:
         _remove(name)
@@ -341,12 +343,17 @@ def new_directory(path: str) -> Iterator[str]:
             os.replace(name, destination)
         except OSError as error:
             raise output_error(error, path) from error
-    except OutputError as error:
-        if error.where is not None and error.where.startswith(name):
-            error.where = path.rstrip(os.sep) + error.where[len(name) :]  # the name that the user gave
+    except EmitterError as error:
+        _rename(error, name, path)
         raise
     finally:
         _remove(name)
+
+
+def _rename(error: EmitterError, folder: str, path: str) -> None:
+    """Let an error about a file in a folder of ours speak of it as of one in the user's `path`."""
+    if error.where is not None and error.where.startswith(folder):
+        error.where = os.path.join(path, error.where[len(folder) :].lstrip(os.sep))
 
 
 def holds(path: str | os.PathLike[str], data: bytes) -> bool:
@@ -417,9 +424,9 @@ def remove_temporary_files() -> None:
 def _remove(name: str) -> None:
     with suppress(OSError):  # it was never created, or has its final name already
         if os.path.isdir(name):
-            for entry in os.listdir(name):
-                os.unlink(os.path.join(name, entry))
-            os.rmdir(name)
+            from shutil import rmtree  # a linker may make folders in it
+
+            rmtree(name, ignore_errors=True)
         else:
             os.unlink(name)
     _temporary.discard(name)

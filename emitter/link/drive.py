@@ -53,7 +53,10 @@ def link(linker: Linker, target: Target, request: Request) -> None:
 
     from emitter.processes import run
 
-    command = [*linker.command, *_SPEAK[target.object_format, linker.flavour](target, linker.flavour, request)]
+    program, *first = linker.command
+    speak = _SPEAK[target.object_format, linker.flavour]
+    # It runs in another folder, to which a path that was given does not refer.
+    command = [os.path.abspath(program), *first, *speak(target, linker.flavour, request)]
     # Words in English, no time stamps of today, and nothing that adds options.
     environment = {
         name: value

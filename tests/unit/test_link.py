@@ -350,3 +350,11 @@ def test_the_linker_is_not_asked_twice_for_a_stream(tmp_path: Path) -> None:
     with (tmp_path / "out.a").open("wb") as stream:
         emit(package(IR), "libnet.a", target="x86_64-linux-gnu", name="net", to=stream)
     assert shutil.which("ar") is None or subprocess.run(["ar", "t", str(tmp_path / "out.a")], check=True)
+
+
+def test_a_linker_may_be_named_by_a_relative_path(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tools, "ld.lld", "it runs")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EmitterError, match="the linker has written nothing"):
+        emit(package(IR), "libnet.so", target="x86_64-linux-gnu", name="net", linker="bin/ld.lld")
+    assert sorted(os.listdir(tmp_path)) == ["bin", "cache"]

@@ -453,9 +453,14 @@ def test_what_goes_wrong_in_a_work_folder_names_the_output(tmp_path: Path) -> No
         raise OSError(errno.EFBIG, "File too large")
     assert caught.value.where == path
     assert os.listdir(tmp_path) == []
-    with pytest.raises(OutputError) as caught, output.work_folder(path):
+    with pytest.raises(OutputError) as caught, output.work_folder(path) as folder:
+        Path(folder, "deep", "er").mkdir(parents=True)
         raise OutputError("no space left on the device")
     assert caught.value.where == path
+    with pytest.raises(EmitterError) as told, output.work_folder(path) as folder:
+        raise EmitterError("no object file", where=os.path.join(folder, "out"))
+    assert told.value.where == path
+    assert os.listdir(tmp_path) == []
     with pytest.raises(OutputError, match="does not exist"), output.work_folder(os.path.join(path, "no", "such")):
         pytest.fail("there is no such folder")
 
