@@ -123,7 +123,7 @@ def test_the_programs_of_the_readme(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert "are equal: 122 tensors" in printed
+    assert "are equal; tensors: 122" in printed
     assert "(64, 3, 7, 7) float32" in printed
     assert "conv1.weight: 4 dimensions, first value" in printed
 
