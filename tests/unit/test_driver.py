@@ -320,7 +320,7 @@ class Answers:
 class Waits(io.RawIOBase):
     """A raw stream that cannot take anything without waiting."""
 
-    def write(self, _data: object, /) -> None:  # type: ignore[override] # documented so, and typed otherwise
+    def write(self, _data: object, /) -> None:
         return
 
 
@@ -348,7 +348,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_none(package: Package, name:
         emitter.emit(package, name, target=TARGET)
     for option in ("header", "map", "depfile"):
         with pytest.raises(UsageError, match="no name that a file can have"):
-            emitter.emit(package, "libm.so", target=TARGET, **{option: name})
+            emitter.emit(package, "libm.so", target=TARGET, **dict[str, Any]({option: name}))
 
 
 @pytest.mark.parametrize("name", ["progress", "note", "warn"])
