@@ -331,3 +331,9 @@ def test_without_cbor2_the_message_says_what_to_install() -> None:
 
 def test_it_is_public() -> None:
     assert set(payloads.__all__) == {"MAX_DEPTH", "MAX_SIZE", "TensorRef", "decode", "encode", "tensor_names"}
+
+
+@pytest.mark.parametrize("data", [None, 5, "text"])
+def test_what_is_no_bytes_is_misuse(data: object) -> None:
+    with pytest.raises(UsageError, match=f"Small: this is not a payload: expected bytes, found {type(data).__name__}"):
+        decode(Small, data)  # type: ignore[arg-type] # what it refuses
