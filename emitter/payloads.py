@@ -83,7 +83,8 @@ def decode(kind: type[T], data: bytes | bytearray | memoryview) -> T:
 
     Raises FormatError for bytes that hold none: no CBOR, a value that is not of its field's type, a missing field that
     has no default, a tag, an indefinite length, a key that stands twice, a ValueError from `__post_init__`, bytes that
-    are left over, more than MAX_SIZE bytes or MAX_DEPTH levels. Raises UsageError for a type that has no form here, and for what is no bytes.
+    are left over, more than MAX_SIZE bytes or MAX_DEPTH levels. Raises UsageError for a type that has no form here, and
+    for what is no bytes.
     """
     cbor2 = _cbor2()
     codec = _dataclass_codec(kind)
