@@ -163,7 +163,7 @@ def test_what_is_no_library_is_refused(tmp_path: Path, opener: str) -> None:
     for line, expected in zip(
         done.stdout.splitlines(),
         [
-            "text.so: not an ELF file, or shorter than its header",
+            "text.so: not an ELF file, or shorter than its header (a .pack is mapped, and opened by emitter_open)",
             "pipe.so: not a regular file",
             "missing.so: No such file or directory",
             ": not a regular file",
