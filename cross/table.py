@@ -5,9 +5,13 @@ Tests, benchmarks and `cross/setup` read this table. It speaks of Debian 12 on x
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
 import platform
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 
 __all__ = [
@@ -35,6 +39,7 @@ class Toolchain:
     c: str  # the GNU C compiler's command
     cxx: str = ""  # the GNU C++ compiler's command; empty where there is none
     clang: bool = True  # whether clang, given --target, finds the headers and the C library by itself
+    gcc: str = ""  # GCC's folder, for a clang that would take the files of another GCC for the CPU
     sysroot: str = "/"  # what `qemu -L` gets
     qemu: str
     machine: str = ""  # `platform.machine()` of hosts that run the programs without an emulator
@@ -52,7 +57,10 @@ class Toolchain:
 
     def compilers(self) -> dict[str, list[str]]:
         """Return the C compilers' commands by name: `gcc`, and `clang` where it works."""
-        return {"gcc": [self.c]} | ({"clang": ["clang", f"--target={self.triple}"]} if self.clang else {})
+        clang = ["clang", f"--target={self.triple}"]
+        if os.path.isdir(self.gcc):
+            clang.append(f"--gcc-toolchain={_gcc_toolchain(self.gcc)}")
+        return {"gcc": [self.c]} | ({"clang": clang} if self.clang else {})
 
     def runner(self, page_size: int | None = None) -> list[str]:
         """Return what runs a program that follows it; with `page_size`, as on a kernel whose pages have that size."""
@@ -61,8 +69,27 @@ class Toolchain:
         return [] if self.native else [self.qemu, "-L", self.sysroot]
 
 
+@functools.cache
+def _gcc_toolchain(gcc: str) -> str:
+    """Return a folder for clang's `--gcc-toolchain` that holds one GCC's files alone; it goes when Python ends.
+
+    clang 14 takes the files of the highest version for the CPU, be it for no operating system.
+    """
+    folder = tempfile.mkdtemp(prefix="gcc-toolchain-")
+    atexit.register(shutil.rmtree, folder)
+    os.makedirs(os.path.join(folder, "lib", "gcc"))
+    os.symlink(gcc, os.path.join(folder, "lib", "gcc", os.path.basename(gcc)))
+    return folder
+
+
 def _debian(
-    name: str, qemu: str, *, machine: str = "", triple: str | None = None, page_sizes: tuple[int, ...] = ()
+    name: str,
+    qemu: str,
+    *,
+    machine: str = "",
+    triple: str | None = None,
+    page_sizes: tuple[int, ...] = (),
+    gcc: str = "",
 ) -> Toolchain:
     """Return the toolchain of Debian's cross packages for a triple, all of which follow one scheme."""
     triple = triple or name
@@ -71,6 +98,7 @@ def _debian(
         triple=triple,
         c=f"{triple}-gcc",
         cxx=f"{triple}-g++",
+        gcc=gcc,
         sysroot=f"/usr/{triple}",
         qemu=qemu,
         machine=machine,
@@ -224,7 +252,7 @@ TOOLCHAINS: tuple[Toolchain, ...] = (
     ),
     _debian("aarch64-linux-gnu", "qemu-aarch64", machine="aarch64", page_sizes=(16384, 65536)),
     _debian("armv7-linux-gnueabihf", "qemu-arm", machine="armv7l", triple="arm-linux-gnueabihf"),
-    _debian("riscv64-linux-gnu", "qemu-riscv64", machine="riscv64"),
+    _debian("riscv64-linux-gnu", "qemu-riscv64", machine="riscv64", gcc="/usr/lib/gcc-cross/riscv64-linux-gnu"),
     # No machine: an x86-64 kernel may be built without 32-bit programs, and the loader is not where they look for it.
     _debian("i686-linux-gnu", "qemu-i386"),
     _debian("s390x-linux-gnu", "qemu-s390x", machine="s390x"),

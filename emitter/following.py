@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     class Pages(Protocol):
         """Takes in ranges of the destination, for the hashes of its pages."""
 
-        def data(self, start: int, data: bytes) -> None:
+        def data(self, start: int, data: bytes, *, in_file: bool) -> None:
             """Take in bytes that have been written, or are about to be."""
 
     class Sums(Protocol):
@@ -59,13 +59,13 @@ class Ranges:
         """Take in what has been written, by reading it back."""
         while start < end:
             data = read_back(self.fd, min(WINDOW - start % WINDOW, end - start), start)
-            self.data(start, data)
+            self.data(start, data, in_file=True)
             start += len(data)
 
-    def data(self, start: int, data: bytes) -> None:
-        """Take in bytes."""
+    def data(self, start: int, data: bytes, *, in_file: bool = False) -> None:
+        """Take in bytes, which need not be in the file yet."""
         if self.pages is not None:
-            self.pages.data(start, data)
+            self.pages.data(start, data, in_file=in_file)
         for number, low, high in self._split(start, start + len(data)):
             part = data if high - low == len(data) else data[low - start : high - start]
             self.crcs[number] = crc32c(part, self.crcs[number])

@@ -6,8 +6,11 @@ many, are hashed once.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from emitter.checksum import sha256
 from emitter.layout import HASH_PAGE, HASH_SIZE, UUID_SIZE
+from emitter.page_helper import PageHelper
 from emitter.reading import WINDOW
 from emitter.records import TYPE_CHECKING
 from emitter.writing import pwrite, read_back
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["PageHasher"]
 
 _WORTH_OPENSSL = 1 << 20  # bytes from which its speed is worth loading it
+_WORTH_A_PROCESS = 128 << 20  # bytes from which starting an interpreter (some 20 ms) is
 _ZERO_PAGE = bytes(HASH_PAGE)
 _RFC_4122_V3 = (0x0F, 0x30), (0x3F, 0x80)  # (mask, bits) of bytes 6 and 8: version 3, made of a hash, as linkers write
 
@@ -33,13 +37,38 @@ class PageHasher:
         self.digest: Callable[[bytes | memoryview], bytes] = sha256
         self.zero = b""  # the hash of a zero page, when it has been taken
         self.done: list[tuple[int, int, int]] = []  # (number of the table, first page, page behind the last)
+        self.helper: PageHelper | None = None
+        self.given: list[tuple[int, int, int]] = []  # what the other process hashes, as in `done`
+        self.asked = self.turn = False
 
-    def data(self, start: int, data: bytes) -> None:
-        """Take in bytes that are final at the file offset `start`; pages of which they are a part wait for the end."""
+    def data(self, start: int, data: bytes, *, in_file: bool = False) -> None:
+        """Take in bytes that are final at the file offset `start`; pages of which they are a part wait for the end.
+
+        Where they are in the file already, the other process hashes every second range.
+        """
         for number, first, last in self._whole_pages(start, start + len(data)):
+            if in_file and self._give(number, first, last):
+                continue
             table = self.tables[number]
             low = table.start + first * HASH_PAGE - start
             self._write(number, first, self._hash(data, low, low + (last - first) * HASH_PAGE))
+
+    def _give(self, number: int, first: int, last: int) -> bool:
+        """Let the other process hash whole pages, if it is its turn; it is started when there is much to do."""
+        if not self.asked:
+            self.asked = True
+            if sum(table.size for table in self.tables) >= _WORTH_A_PROCESS:
+                with suppress(OSError):
+                    self.helper = PageHelper(self.fd)
+        self.turn = not self.turn
+        if self.helper is None or not self.turn:
+            return False
+        table = self.tables[number]
+        size = (last - first) * HASH_PAGE
+        if not self.helper.give(table.start + first * HASH_PAGE, size, table.table + first * HASH_SIZE):
+            return False
+        self.given.append((number, first, last))
+        return True
 
     def hole(self, start: int, end: int) -> None:
         """Take in zeros that are final."""
@@ -51,6 +80,8 @@ class PageHasher:
 
     def finish(self) -> None:
         """Hash the pages that nobody handed in whole, when all else is final; then write the identities."""
+        if self.helper is not None and self.stop():
+            self.done += self.given
         for number, table in enumerate(self.tables):
             at = 0
             for done, first, last in [*sorted(self.done), (number, -(-table.size // HASH_PAGE), 0)]:
@@ -61,6 +92,11 @@ class PageHasher:
             pwrite(self.fd, self._identity(table), table.uuid)
             first = (table.uuid - table.start) // HASH_PAGE
             self._hash_file(table, first, (table.uuid - table.start + UUID_SIZE - 1) // HASH_PAGE + 1)
+
+    def stop(self) -> bool:
+        """End the other process, and return whether it has hashed all that it was given."""
+        helper, self.helper = self.helper, None
+        return helper is not None and helper.finish()
 
     def _whole_pages(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield the pages of each table that lie in a range as a whole."""

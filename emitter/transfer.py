@@ -53,11 +53,15 @@ def write_plan(fd: int, plan: FilePlan, pack: PackPlan | None, *, progress: Prog
     """
     transfer = _Transfer(fd, plan, progress)
     try:
-        transfer.copy_all()
-        # Payloads are final, and their checksums known.
-        crcs = transfer.finish()
+        return _carry_out(transfer, fd, plan, pack)
     finally:
         transfer.stop()
+
+
+def _carry_out(transfer: _Transfer, fd: int, plan: FilePlan, pack: PackPlan | None) -> list[int]:
+    transfer.copy_all()
+    # Payloads are final, and their checksums known.
+    crcs = transfer.finish()
     for copy, crc in zip(plan.copies, crcs, strict=True):
         check_written(copy, crc)
     if plan.slices:
@@ -143,9 +147,11 @@ class _Transfer:
         return self.crcs
 
     def stop(self) -> None:
-        """End the second thread, whatever it has still to do."""
+        """End the second thread and the other process, whatever they have still to do."""
         if self.follower is not None:
             self.follower.stop()
+        if self.pages is not None:
+            self.pages.stop()
 
     def _groups(self) -> Iterator[list[int]]:
         """Yield the numbers of the copies in a row from one source; empty ones without a checksum are left out."""

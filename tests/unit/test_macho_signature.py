@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emitter
+from emitter import page_hashes, page_helper
+from emitter.errors import EmitterError
 from emitter.image.signature import plan_signature
 from emitter.layout import PageHashes
-from emitter.package import Package
+from emitter.package import Checksum, Package
 from emitter.page_hashes import PageHasher
 from tests.macho_files import TARGET_NAMES, bad_pages, emit
 
@@ -174,3 +176,68 @@ def test_ranges_in_any_cut_give_the_same_table(data: st.DataObject, tmp_path_fac
     identity = bytearray(hashlib.sha256(hashlib.sha256(before).digest()).digest()[:16])
     identity[6], identity[8] = identity[6] & 0x0F | 0x30, identity[8] & 0x3F | 0x80
     assert final[:16] == identity
+
+
+@pytest.mark.parametrize("broken", ["", "raise SystemExit(1)", "import os; os._exit(9)"])
+def test_another_process_hashes_a_part_and_what_it_leaves_is_hashed_here(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_hashes, "_WORTH_A_PROCESS", 0)
+    handed: list[bool] = []
+    give = page_helper.PageHelper.give
+
+    def counted(helper: page_helper.PageHelper, start: int, size: int, table: int) -> bool:
+        handed.append(give(helper, start, size, table))
+        return handed[-1]
+
+    monkeypatch.setattr(page_helper.PageHelper, "give", counted)
+    if broken:
+        monkeypatch.setattr(page_helper, "_PROGRAM", broken)
+    (tmp_path / "blob.bin").write_bytes(random_bytes(9 << 20))
+    package = Package()
+    package.add_raw("blob", tmp_path / "blob.bin")
+    emitter.emit(package, tmp_path / "libm.dylib", target="arm64-apple-macos")
+    pages, wrong = bad_pages(tmp_path / "libm.dylib")
+    assert pages > 2000 and not wrong
+    assert broken or (len(handed) > 5 and all(handed))
+
+
+@pytest.mark.parametrize("name", ["python-that-is-not-there", "application", None])
+def test_where_no_process_can_be_started_all_is_hashed_here(
+    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application with an interpreter in it names itself as the executable: it is not started again."""
+    started = tmp_path / "started"
+    if name == "application":
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {started}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(page_hashes, "_WORTH_A_PROCESS", 0)
+    monkeypatch.setattr("sys.executable", name and str(tmp_path / name))
+    (tmp_path / "blob.bin").write_bytes(random_bytes(9 << 20))
+    package = Package()
+    package.add_raw("blob", tmp_path / "blob.bin")
+    emitter.emit(package, tmp_path / "libm.dylib", target="arm64-apple-macos")
+    assert bad_pages(tmp_path / "libm.dylib")[1] == []
+    assert not started.exists()
+
+
+def test_a_failure_ends_the_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_hashes, "_WORTH_A_PROCESS", 0)
+    ended: list[bool] = []
+    finish = page_helper.PageHelper.finish
+
+    def watched(helper: page_helper.PageHelper) -> bool:
+        ended.append(finish(helper))
+        return ended[-1]
+
+    monkeypatch.setattr(page_helper.PageHelper, "finish", watched)
+    (tmp_path / "blob.bin").write_bytes(random_bytes(9 << 20))
+    package = Package()
+    package.add_raw("blob", tmp_path / "blob.bin")
+    source = package.sources[0]
+    extent = package.tensors[0].extent._replace(checksum=Checksum("CRC-32C", 1, 0, source.size))
+    broken = Package()
+    broken.add(package.tensors[0]._replace(extent=extent))
+    with pytest.raises(EmitterError):
+        emitter.emit(broken, tmp_path / "libm.dylib", target="arm64-apple-macos")
+    assert ended == [True]
