@@ -24,6 +24,7 @@ __all__ = ["PageHasher"]
 
 _WORTH_OPENSSL = 1 << 20  # bytes from which its speed is worth loading it
 _WORTH_A_PROCESS = 128 << 20  # bytes from which starting an interpreter (some 20 ms) is
+_KEPT = 3  # this process keeps one range of so many, since it copies and takes checksums as well
 _ZERO_PAGE = bytes(HASH_PAGE)
 _RFC_4122_V3 = (0x0F, 0x30), (0x3F, 0x80)  # (mask, bits) of bytes 6 and 8: version 3, made of a hash, as linkers write
 
@@ -39,12 +40,13 @@ class PageHasher:
         self.done: list[tuple[int, int, int]] = []  # (number of the table, first page, page behind the last)
         self.helper: PageHelper | None = None
         self.given: list[tuple[int, int, int]] = []  # what the other process hashes, as in `done`
-        self.asked = self.turn = False
+        self.asked = False
+        self.turn = 0
 
     def data(self, start: int, data: bytes, *, in_file: bool = False) -> None:
         """Take in bytes that are final at the file offset `start`; pages of which they are a part wait for the end.
 
-        Where they are in the file already, the other process hashes every second range.
+        Where they are in the file already, the other process hashes two ranges of three.
         """
         for number, first, last in self._whole_pages(start, start + len(data)):
             if in_file and self._give(number, first, last):
@@ -60,7 +62,7 @@ class PageHasher:
             if sum(table.size for table in self.tables) >= _WORTH_A_PROCESS:
                 with suppress(OSError):
                     self.helper = PageHelper(self.fd)
-        self.turn = not self.turn
+        self.turn = (self.turn + 1) % _KEPT
         if self.helper is None or not self.turn:
             return False
         table = self.tables[number]
