@@ -192,7 +192,8 @@ def signed(bench: Bench) -> Section:
     inputs.touch_free_memory()
     for title, path, raw in (("46.8 MB", resnet, resnet_raw), ("1 GiB", big, big_raw)):
         mine = [
-            bench.emit(f"emitter .dylib, {title} from {origin}", source, "hashed.dylib", target="arm64-apple-macos")
+            bench.emit(f"emitter .dylib, {title} from {origin}, {words}", source, "hashed.dylib", target=target)
+            for target, words in (("arm64-apple-macos", "arm64"), ("x86_64-apple-macos", "x86-64"))
             for origin, source in (("safetensors", path), ("raw", f"w=raw:{raw}"))
         ]
         section.rows += compare(mine, bench.cp(raw), bench.rounds)
@@ -200,6 +201,8 @@ def signed(bench: Bench) -> Section:
             row = section.row(command.name)
             ratio = row.ratio_beyond(bench.start_up) if row else None
             section.aim(f"{command.name}: at most 3 x cp beyond start-up", ratio, 3.0, "x cp")
+            if title == "46.8 MB":
+                section.aim(f"{command.name}: at most cp + 0.08 s", row.extra if row else None, 0.08, "s more")
             section.aim(f"{command.name}: at most 40 MB of memory", row.peak if row else None, 40 * MB, "MB", 1 / MB)
     for name in (big, big_raw):
         os.unlink(name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
             """Take in what has been written, by reading it back."""
 
         def data(self, start: int, data: bytes) -> None:
-            """Take in bytes that have been written."""
+            """Take in bytes that have been written, or are about to be."""
 
 
 __all__ = ["Followed", "Follower", "Ranges"]
@@ -40,11 +40,24 @@ _BEHIND = 8  # tasks that may wait for the second thread: it keeps a block of ea
 
 
 class Ranges:
-    """The checksums of the copies of one run, fed with consecutive ranges of the destination; page hashes take part."""
+    """The checksums of the copies of one run, fed with consecutive ranges of the destination; page hashes take part.
 
-    def __init__(self, fd: int, copies: Sequence[Copy], crcs: list[int], run: list[int], pages: Pages | None) -> None:
+    `in_file` says that what `data` takes in has been written already.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        copies: Sequence[Copy],
+        crcs: list[int],
+        run: list[int],
+        pages: Pages | None,
+        *,
+        in_file: bool = False,
+    ) -> None:
         self.fd = fd
         self.pages = pages
+        self.in_file = in_file
         self.copies = copies
         self.crcs = crcs
         self.run = run
@@ -59,11 +72,14 @@ class Ranges:
         """Take in what has been written, by reading it back."""
         while start < end:
             data = read_back(self.fd, min(WINDOW - start % WINDOW, end - start), start)
-            self.data(start, data, in_file=True)
+            self._take(start, data, in_file=True)
             start += len(data)
 
-    def data(self, start: int, data: bytes, *, in_file: bool = False) -> None:
-        """Take in bytes, which need not be in the file yet."""
+    def data(self, start: int, data: bytes) -> None:
+        """Take in bytes."""
+        self._take(start, data, in_file=self.in_file)
+
+    def _take(self, start: int, data: bytes, *, in_file: bool) -> None:
         if self.pages is not None:
             self.pages.data(start, data, in_file=in_file)
         for number, low, high in self._split(start, start + len(data)):

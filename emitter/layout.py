@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILD_ID_SIZE",
     "BULK_ALIGNMENTS",
-    "HASH_PAGE",
     "HASH_SIZE",
     "UUID_SIZE",
     "Copy",
@@ -36,7 +35,7 @@ BULK_ALIGNMENTS = ((64 << 20, 2 << 20), (1 << 20, 64 << 10))
 BUILD_ID_SIZE = 20
 UUID_SIZE = 16
 
-HASH_PAGE, HASH_SIZE = 4096, 32  # bytes of a page that a code signature covers, and of its SHA-256
+HASH_SIZE = 32  # bytes of a SHA-256
 
 
 def align_up(value: int, alignment: int) -> int:
@@ -87,19 +86,20 @@ class Copy(NamedTuple):
 class PageHashes(NamedTuple):
     """A table of the SHA-256 of every page of a range, and an identity made of it: what a Mach-O signature holds.
 
-    The pages begin at `start` and cover `size` bytes, the last as far as it goes; the table stands at `table`, outside
-    the range. The UUID at `uuid`, inside the range and zero at first, is made of the table of that time; then the pages
-    that hold it are hashed again. All are file offsets.
+    The pages, of `page` bytes, begin at `start` and cover `size` bytes, the last as far as it goes; the table stands at
+    `table`, outside the range. The UUID at `uuid`, inside the range and zero at first, is made of the table of that
+    time; then the pages that hold it are hashed again. All are file offsets.
     """
 
     start: int
     size: int
+    page: int
     table: int
     uuid: int
 
     def moved(self, distance: int) -> PageHashes:
         """Return the same at file offsets that are `distance` bytes larger."""
-        return PageHashes(self.start + distance, self.size, self.table + distance, self.uuid + distance)
+        return PageHashes(self.start + distance, self.size, self.page, self.table + distance, self.uuid + distance)
 
 
 class Slice(NamedTuple):

@@ -10,7 +10,6 @@ import os
 import sys
 from contextlib import suppress
 
-from emitter.layout import HASH_PAGE
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,27 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["PageHelper"]
 
 _FD: Final = 3  # of the output, in the other process
+_AHEAD = 4  # ranges that wait for it: it never waits for the first process, and that never waits long at the end
 
-# Reads lines of three numbers (where pages begin, how many bytes, where their hashes go) until there are no more.
+# Reads lines of four numbers (bytes of a page, where pages begin, how many bytes, where their hashes go) until there
+# are no more, and answers each with a byte.
 _PROGRAM = f"""
 import os, sys
 from hashlib import sha256
-page, step = {HASH_PAGE}, {HASH_PAGE << 8}
-zeros = bytes(page)
-zero = sha256(zeros).digest()
 for line in sys.stdin.buffer:
-    start, size, table = map(int, line.split())
-    while size:
-        data = memoryview(os.pread({_FD}, min(step, size), start))
-        if len(data) % page or not data:
-            sys.exit(1)
-        hashes = b"".join([
-            zero if not data[at] and data[at : at + page] == zeros else sha256(data[at : at + page]).digest()
-            for at in range(0, len(data), page)
-        ])
-        if os.pwrite({_FD}, hashes, table) != len(hashes):
-            sys.exit(1)
-        start, size, table = start + len(data), size - len(data), table + len(hashes)
+    page, start, size, table = map(int, line.split())
+    data = memoryview(os.pread({_FD}, size, start))
+    if len(data) != size:
+        sys.exit(1)
+    hashes = b"".join([sha256(data[at : at + page]).digest() for at in range(0, size, page)])
+    if os.pwrite({_FD}, hashes, table) != len(hashes) or os.write(1, b".") != 1:
+        sys.exit(1)
+os._exit(0)  # at once: the first process waits
 """
 
 
@@ -52,27 +46,49 @@ class PageHelper:
         program = os.path.basename(sys.executable or "")
         if not hasattr(os, "posix_spawn") or not program.startswith(("python", "pypy")):
             raise OSError
-        read, self._pipe = os.pipe()
+        self._waiting = 0
+        lines, self._lines = os.pipe()
+        self._answers, answers = os.pipe()
         try:
-            actions = [(os.POSIX_SPAWN_DUP2, read, 0), (os.POSIX_SPAWN_DUP2, fd, _FD)]
+            os.set_blocking(self._answers, False)
+            actions = [
+                (os.POSIX_SPAWN_DUP2, lines, 0),
+                (os.POSIX_SPAWN_DUP2, answers, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, fd, _FD),
+            ]
             arguments = [sys.executable, "-I", "-S", "-c", _PROGRAM]
             self._pid = os.posix_spawn(sys.executable, arguments, os.environ, file_actions=actions)
         except BaseException:
-            os.close(self._pipe)
+            os.close(self._lines)
+            os.close(self._answers)
             raise
         finally:
-            os.close(read)
+            os.close(lines)
+            os.close(answers)
 
-    def give(self, start: int, size: int, table: int) -> bool:
-        """Let it hash `size` bytes of whole pages at `start`, and write the hashes at `table`; False if it has gone."""
+    def give(self, page: int, start: int, size: int, table: int) -> bool:
+        """Let it hash the `size` bytes of whole pages at `start`, and write the hashes at `table`.
+
+        False if it has enough to do, or has gone.
+        """
+        with suppress(BlockingIOError):
+            self._waiting -= len(os.read(self._answers, _AHEAD))
+        if self._waiting >= _AHEAD:
+            return False
         try:
-            return os.write(self._pipe, line := b"%d %d %d\n" % (start, size, table)) == len(line)
+            os.write(self._lines, b"%d %d %d %d\n" % (page, start, size, table))
         except OSError:
             return False
+        self._waiting += 1
+        return True
 
     def finish(self) -> bool:
         """Wait until it has done all that it was given; return whether it has."""
-        os.close(self._pipe)
-        with suppress(OSError):
+        os.close(self._lines)
+        try:
             return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1]) == 0
-        return False
+        except OSError:  # somebody else has waited for it
+            return False
+        finally:
+            os.close(self._answers)

@@ -202,7 +202,7 @@ def _uleb(data: bytes, at: int) -> tuple[int, int]:
 def bad_pages(path: Path, start: int = 0) -> tuple[int, list[int]]:
     """Hash every page of a signed file again; return how many there are, and the numbers of those that are wrong.
 
-    `start` is the file offset of a slice.
+    Pages have 4 KiB, or the 16 KiB of Apple silicon. `start` is the file offset of a slice.
     """
     with path.open("rb") as file:
         file.seek(start)
@@ -220,12 +220,15 @@ def bad_pages(path: Path, start: int = 0) -> tuple[int, list[int]]:
         directory = blob[index[0] :]
         fields = struct.unpack_from(">9I4B", directory)
         hash_offset, slots, limit = fields[4], fields[7], fields[8]
-        assert (fields[0], limit, fields[9:11], fields[12]) == (0xFADE0C02, dataoff, (32, 2), 12)
-        assert slots == -(-limit // 4096)
+        cputype = struct.unpack_from("<I", head, 4)[0]
+        shifts = {0x01000007: (12,), 0x0100000C: (12, 14)}[cputype]
+        assert (fields[0], limit, fields[9:11]) == (0xFADE0C02, dataoff, (32, 2)) and fields[12] in shifts
+        size = 1 << fields[12]
+        assert slots == -(-limit // size)
         wrong = []
         file.seek(start)
         for page in range(slots):
-            data = file.read(min(4096, limit - page * 4096))
+            data = file.read(min(size, limit - page * size))
             slot = hash_offset + 32 * page
             if hashlib.sha256(data).digest() != directory[slot : slot + 32]:
                 wrong.append(page)

@@ -86,7 +86,7 @@ def check_image(
         for name_bytes, address in at.items():
             inside = pack_at <= address <= pack_at + pack.total_size or address == size_at
             require(f"symbol {text(name_bytes)} lies in the pack", inside)
-    check_signature(reader, file)
+    check_signature(reader, file, target.max_page_size)
 
 
 def _check_exports(reader: Reader, file: MachO, trie: Trie) -> dict[bytes, int]:

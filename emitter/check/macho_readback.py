@@ -240,8 +240,8 @@ class Trie:
         raise difference("a number in the export trie", "at most 64 bits", "more")
 
 
-def check_signature(reader: Reader, file: MachO) -> None:
-    """Check the structure of an ad-hoc signature, and the hashes of a bounded number of pages."""
+def check_signature(reader: Reader, file: MachO, size: int) -> None:
+    """Check the structure of an ad-hoc signature, and a bounded number of its hashes, of pages of `size` bytes."""
     dataoff, datasize = reader.unpack("2I", file.commands[LC_CODE_SIGNATURE][0] + 8, "LC_CODE_SIGNATURE")
     expect("end of the signature", dataoff + datasize, reader.size)
     expect("dataoff of LC_CODE_SIGNATURE modulo 16", dataoff % 16, 0)
@@ -254,8 +254,8 @@ def check_signature(reader: Reader, file: MachO) -> None:
     expect("(magic, length, version) of the CodeDirectory", (magic, blob, version), (0xFADE0C02, length - 20, 0x20400))
     expect("flags of the CodeDirectory", hex(flags), hex(0x20002))  # CS_ADHOC | CS_LINKER_SIGNED
     expect("codeLimit", limit, dataoff)
-    expect("(nSpecialSlots, nCodeSlots)", (special, slots), (0, -(-limit // 4096)))
-    expect("(hashSize, hashType, platform, pageSize)", fields[9:13], (32, 2, 0, 12))
+    expect("(nSpecialSlots, nCodeSlots)", (special, slots), (0, -(-limit // size)))
+    expect("(hashSize, hashType, platform, pageSize)", fields[9:13], (32, 2, 0, size.bit_length() - 1))
     expect("(execSegBase, execSegLimit, execSegFlags)", fields[18:], (0, file.segments[0].filesize, 0))
     expect("end of the hashes", hash_offset + 32 * slots, blob)
     name = reader.read(dataoff + 20 + ident, hash_offset - ident, "identifier") if ident < hash_offset else b""
@@ -268,8 +268,8 @@ def check_signature(reader: Reader, file: MachO) -> None:
     table = dataoff + 20 + hash_offset
     pages = {*range(min(_NEAR, slots)), *range(max(slots - _NEAR, 0), slots), *range(0, slots, 1 + slots // _SAMPLES)}
     for page in sorted(pages):
-        start = page * 4096
-        data = reader.read(start, min(4096, limit - start), f"page {page}")
+        start = page * size
+        data = reader.read(start, min(size, limit - start), f"page {page}")
         expect(f"hash of page {page}", reader.read(table + 32 * page, 32, "hashes").hex(), digest(data).hex())
 
 

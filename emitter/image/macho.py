@@ -97,7 +97,7 @@ def plan_image(
     stroff = symoff + len(symtab)
     code_limit = align_up(stroff + len(strtab), SIGNATURE_ALIGNMENT)
     _check_size(target, code_limit)  # the signature holds it
-    signature = plan_signature(os.path.basename(path), code_limit, text_size)
+    signature = plan_signature(os.path.basename(path), code_limit, text_size, target.max_page_size)
     size = code_limit + signature.size
     _check_size(target, size)
 
@@ -127,7 +127,7 @@ def plan_image(
         pieces=pieces,
         copies=[copy.moved(pack_offset) for copy in pack.payloads],
         pack_offset=pack_offset,
-        page_hashes=[PageHashes(0, code_limit, code_limit + signature.hashes, uuid)],
+        page_hashes=[PageHashes(0, code_limit, target.max_page_size, code_limit + signature.hashes, uuid)],
     )
 
 

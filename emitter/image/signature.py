@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from emitter.layout import HASH_PAGE, HASH_SIZE, align_up
+from emitter.layout import HASH_SIZE, align_up
 from emitter.records import NamedTuple
 
 __all__ = ["ALIGNMENT", "Signature", "plan_signature"]
@@ -34,18 +34,20 @@ class Signature(NamedTuple):
     size: int
 
 
-def plan_signature(identifier: bytes, code_limit: int, exec_seg_limit: int) -> Signature:
+def plan_signature(identifier: bytes, code_limit: int, exec_seg_limit: int, page: int) -> Signature:
     """Return the signature of a file whose first `code_limit` bytes it covers.
 
-    `identifier` has no NUL; `exec_seg_limit` is the size of `__TEXT` in the file, which begins at its start.
+    `identifier` has no NUL; `exec_seg_limit` is the size of `__TEXT` in the file, which begins at its start; `page` is
+    how many bytes a hash covers: a page of the processor (16 KiB on Apple silicon, as codesign has it from macOS 26 on
+    and Zig's linker always had; other linkers take 4 KiB everywhere, and four times the hashes).
     """
-    slots = -(-code_limit // HASH_PAGE)
+    slots = -(-code_limit // page)
     hash_offset = _CODE_DIRECTORY.size + len(identifier) + 1
     length = hash_offset + slots * HASH_SIZE
     directory = _CODE_DIRECTORY.pack(
         _CSMAGIC_CODEDIRECTORY, length, _VERSION, _CS_ADHOC | _CS_LINKER_SIGNED,
         hash_offset, _CODE_DIRECTORY.size, 0, slots, code_limit,
-        HASH_SIZE, _CS_HASHTYPE_SHA256, 0, HASH_PAGE.bit_length() - 1, 0,
+        HASH_SIZE, _CS_HASHTYPE_SHA256, 0, page.bit_length() - 1, 0,
         0, 0, 0, 0,  # no scatter, no team, spare, codeLimit64
         0, exec_seg_limit, 0,  # execSegFlags: CS_EXECSEG_MAIN_BINARY is for programs
     )  # fmt: skip

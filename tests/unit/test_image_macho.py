@@ -172,7 +172,7 @@ def test_places_at_every_size(size: int) -> None:
     assert copy.offset % bulk_alignment(size) == 0
     assert plan.pack_offset is not None and plan.pack_offset % 16384 == 0
     assert hashes.start == 0 and hashes.size % 16 == 0 and hashes.table > hashes.size
-    assert hashes.table + -(-hashes.size // 4096) * 32 <= plan.size <= 0xFFFFFFFF
+    assert hashes.page == 16384 and hashes.table + -(-hashes.size // 16384) * 32 <= plan.size <= 0xFFFFFFFF
     ends = [piece.offset + len(piece.data) for piece in plan.pieces]
     assert all(end <= piece.offset for end, piece in zip(ends, plan.pieces[1:], strict=False))
     file = parse(plan.pieces[0].data)

@@ -20,12 +20,12 @@ from emitter.image.signature import plan_signature
 from emitter.layout import PageHashes
 from emitter.package import Checksum, Package
 from emitter.page_hashes import PageHasher
-from tests.macho_files import TARGET_NAMES, bad_pages, emit
+from tests.macho_files import TARGET_NAMES, bad_pages, emit, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = 4096
+PAGE = 16384  # of Apple silicon
 
 
 def random_bytes(size: int, seed: int = 1) -> bytes:
@@ -33,12 +33,13 @@ def random_bytes(size: int, seed: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("name", TARGET_NAMES)
-@pytest.mark.parametrize("size", [0, 1, PAGE - 1, PAGE, 300_001, 3 << 20])
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, PAGE - 1, PAGE, 300_001, 3 << 20])
 def test_every_page_hash_is_right(name: str, size: int, tmp_path: Path) -> None:
     path = tmp_path / "libmodel.dylib"
     emit(path, {"w": random_bytes(size), "tail": b"tail"}, name)
     pages, wrong = bad_pages(path)
-    assert not wrong and pages >= 8
+    code_limit = parse(path.read_bytes()).command(0x1D, "2I")[0]
+    assert not wrong and pages == -(-code_limit // {"x86_64-apple-macos": 4096}.get(name, PAGE))
 
 
 @pytest.mark.parametrize("origin", ["raw", "safetensors"])
@@ -56,7 +57,7 @@ def test_large_files_are_hashed_behind_the_copy(origin: str, tmp_path: Path) -> 
         package.add_input(source)
         emitter.emit(package, path, target="x86_64-apple-macos")
     pages, wrong = bad_pages(path)
-    assert pages > 9000 and not wrong
+    assert pages > (2400 if origin == "raw" else 9700) and not wrong
     with emitter.load(path) as model:
         assert bytes(model["w"]) == data
 
@@ -77,11 +78,12 @@ def test_lief_finds_the_hashes_of_the_pages(tmp_path: Path) -> None:
     assert blob[20 + hash_offset : 20 + hash_offset + len(digests)] == digests
 
 
-@pytest.mark.parametrize("limit", [16, PAGE - 16, PAGE, PAGE + 16, (1 << 32) - 16])
+@pytest.mark.parametrize("page", [4096, PAGE])
+@pytest.mark.parametrize("limit", [16, 4080, 4096, 4112, PAGE - 16, PAGE, PAGE + 16, (1 << 32) - 16])
 @pytest.mark.parametrize("identifier", [b"x", b"libmodel.dylib", b"y" * 4096])
-def test_signature_has_room_for_every_page(limit: int, identifier: bytes) -> None:
-    signature = plan_signature(identifier, limit, 16384)
-    slots = -(-limit // PAGE)
+def test_signature_has_room_for_every_page(limit: int, identifier: bytes, page: int) -> None:
+    signature = plan_signature(identifier, limit, 16384, page)
+    slots = -(-limit // page)
     assert signature.size % 16 == 0 and 0 <= signature.size - signature.hashes - 32 * slots < 16
     magic, length, count, kind, offset = struct.unpack_from(">5I", signature.head)
     assert (magic, length, count, kind, offset) == (0xFADE0CC0, signature.hashes + 32 * slots, 1, 0, 20)
@@ -91,6 +93,7 @@ def test_signature_has_room_for_every_page(limit: int, identifier: bytes) -> Non
     assert (magic, length, version, flags) == (0xFADE0C02, signature.hashes - 20 + 32 * slots, 0x20400, 0x20002)
     assert (special, code, code_limit) == (0, slots, limit)
     assert signature.head[20 + ident : 20 + hash_offset] == identifier + b"\0" and 20 + hash_offset == signature.hashes
+    assert struct.unpack_from(">4B", signature.head, 20 + 36) == (32, 2, 0, {4096: 12, 16384: 14}[page])
     assert struct.unpack_from(">3Q", signature.head, 20 + 64) == (0, 16384, 0)
 
 
@@ -149,16 +152,17 @@ def test_holes_are_hashed_without_being_read(tmp_path: Path) -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_ranges_in_any_cut_give_the_same_table(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    size = data.draw(st.integers(16, 12 * PAGE))
+    page = data.draw(st.sampled_from([4096, PAGE]))
+    size = data.draw(st.integers(16, 12 * page))
     start = data.draw(st.sampled_from([0, 16384]))
     zero_from = data.draw(st.integers(0, size))
     content = random_bytes(zero_from, size) + bytes(size - zero_from)
     cuts = sorted(data.draw(st.sets(st.integers(0, size), max_size=8)) | {0, size})
     path = tmp_path_factory.getbasetemp() / "cut.bin"
     table_at = start + size + 16
-    path.write_bytes(bytes(start) + content + bytes(16 + 32 * (size // PAGE + 1)))
+    path.write_bytes(bytes(start) + content + bytes(16 + 32 * (size // page + 1)))
     with path.open("r+b", buffering=0) as file:
-        hasher = PageHasher(file.fileno(), [PageHashes(start, size, table_at, start)])
+        hasher = PageHasher(file.fileno(), [PageHashes(start, size, page, table_at, start)])
         for low, high in itertools.pairwise(cuts):
             how = data.draw(st.sampled_from(["data", "left", "hole"]))
             if how == "hole" and low >= zero_from:
@@ -168,11 +172,11 @@ def test_ranges_in_any_cut_give_the_same_table(data: st.DataObject, tmp_path_fac
         hasher.finish()
     written = path.read_bytes()
     final = written[start : start + size]
-    expected = b"".join(hashlib.sha256(final[at : at + PAGE]).digest() for at in range(0, size, PAGE))
+    expected = b"".join(hashlib.sha256(final[at : at + page]).digest() for at in range(0, size, page))
     assert written[table_at : table_at + len(expected)] == expected
     assert final[16:] == content[16:]
     # The identity is made of the hashes of the bytes as they were before it was written, here of one window of them.
-    before = b"".join(hashlib.sha256(content[at : at + PAGE]).digest() for at in range(0, size, PAGE))
+    before = b"".join(hashlib.sha256(content[at : at + page]).digest() for at in range(0, size, page))
     identity = bytearray(hashlib.sha256(hashlib.sha256(before).digest()).digest()[:16])
     identity[6], identity[8] = identity[6] & 0x0F | 0x30, identity[8] & 0x3F | 0x80
     assert final[:16] == identity
@@ -186,8 +190,8 @@ def test_another_process_hashes_a_part_and_what_it_leaves_is_hashed_here(
     handed: list[bool] = []
     give = page_helper.PageHelper.give
 
-    def counted(helper: page_helper.PageHelper, start: int, size: int, table: int) -> bool:
-        handed.append(give(helper, start, size, table))
+    def counted(helper: page_helper.PageHelper, page: int, start: int, size: int, table: int) -> bool:
+        handed.append(give(helper, page, start, size, table))
         return handed[-1]
 
     monkeypatch.setattr(page_helper.PageHelper, "give", counted)
@@ -198,8 +202,8 @@ def test_another_process_hashes_a_part_and_what_it_leaves_is_hashed_here(
     package.add_raw("blob", tmp_path / "blob.bin")
     emitter.emit(package, tmp_path / "libm.dylib", target="arm64-apple-macos")
     pages, wrong = bad_pages(tmp_path / "libm.dylib")
-    assert pages > 2000 and not wrong
-    assert broken or (len(handed) > 5 and all(handed))
+    assert pages > 500 and not wrong
+    assert any(handed) and not all(handed)  # the first process hashes what the other has no time for
 
 
 @pytest.mark.parametrize("name", ["python-that-is-not-there", "application", None])
