@@ -141,11 +141,14 @@ def align_flag(alignment: int) -> int:
 
 
 class StringTable:
-    """The string table of an object: its size, then NUL-terminated names that the records have no room for."""
+    """The string table of an object: its size, then NUL-terminated names that the records have no room for.
 
-    def __init__(self) -> None:
-        self.size = 4
-        self._parts: list[bytes] = []
+    `start` are names that stand in it already, behind the size.
+    """
+
+    def __init__(self, start: bytes = b"") -> None:
+        self.size = 4 + len(start)
+        self._parts = [start]
         self._known: dict[bytes, int] = {}
 
     def _add(self, text: bytes) -> int:

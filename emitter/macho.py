@@ -122,15 +122,17 @@ def header(facts: MachO, filetype: int, flags: int, commands: Sequence[bytes]) -
 
 def segment(one: Segment) -> bytes:
     """Return an LC_SEGMENT_64 with its sections. Raises LayoutError for a name of more than 16 bytes."""
-    rows = [
-        _SECTION.pack(_name(row.sectname), _name(row.segname), row.addr, row.size, row.offset, row.align, *(0,) * 6)
-        for row in one.sections
-    ]
+    rows = [section(row) for row in one.sections]
     cmdsize = segment_size(len(rows))
     place = (one.vmaddr, one.vmsize, one.fileoff, one.filesize)
     return b"".join([
         _SEGMENT.pack(LC_SEGMENT_64, cmdsize, _name(one.segname), *place, one.prot, one.prot, len(rows), 0), *rows,
     ])  # fmt: skip
+
+
+def section(row: Section) -> bytes:
+    """Return a `section_64`. Raises LayoutError for a name of more than 16 bytes."""
+    return _SECTION.pack(_name(row.sectname), _name(row.segname), row.addr, row.size, row.offset, row.align, *(0,) * 6)
 
 
 def segment_size(sections: int) -> int:
@@ -143,9 +145,14 @@ def symtab(symoff: int, nsyms: int, stroff: int, strsize: int) -> bytes:
     return _SYMTAB.pack(LC_SYMTAB, _SYMTAB.size, symoff, nsyms, stroff, strsize)
 
 
-def dysymtab(nextdefsym: int) -> bytes:
-    """Return the LC_DYSYMTAB of a symbol table that holds defined external symbols, and no others."""
-    return _DYSYMTAB.pack(LC_DYSYMTAB, _DYSYMTAB.size, 0, 0, 0, nextdefsym, nextdefsym, *(0,) * 13)
+def dysymtab(nlocalsym: int, nextdefsym: int, nundefsym: int, *, indirect: tuple[int, int] = (0, 0)) -> bytes:
+    """Return the LC_DYSYMTAB of a symbol table that holds local, defined and undefined symbols in this order.
+
+    `indirect` are offset and number of the indirect symbols.
+    """
+    iundefsym = nlocalsym + nextdefsym
+    groups = (0, nlocalsym, nlocalsym, nextdefsym, iundefsym, nundefsym)
+    return _DYSYMTAB.pack(LC_DYSYMTAB, _DYSYMTAB.size, *groups, *(0,) * 6, *indirect, *(0,) * 4)
 
 
 def build_version(facts: MachO) -> bytes:

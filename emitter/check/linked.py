@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
 
-__all__ = ["check_library", "check_linked", "check_pack_at"]
+__all__ = ["check_library", "check_linked", "check_pack_at", "symbol_offset"]
 
 _STEP = 4 << 20
 _BUILD_ID_DESC = 16  # behind the note's head, and its owner "GNU"
@@ -37,7 +37,7 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
             expect("packs in the library", len(report.packs), 1)
             offset = report.packs[0].offset
         else:
-            offset = _by_symbol(report, job)
+            offset = symbol_offset(report, job.resolved.target.symbol_prefix + (job.symbol or ""))
         view = artefact.view
         expect("index of the pack", view.read(offset, pack.index_size, "the index"), pack.render_index(crcs))
         for number, (payload, crc) in enumerate(zip(pack.payloads, crcs, strict=True)):
@@ -70,15 +70,15 @@ def _report(artefact: Artefact, but: Sequence[str]) -> Report:
     return report
 
 
-def _by_symbol(report: Report, job: Job) -> int:
-    name = job.resolved.target.symbol_prefix + (job.symbol or "")
+def symbol_offset(report: Report, name: str) -> int:
+    """Return the file offset of what a symbol of an object names. Raises OutputError if there is no such symbol."""
     sections = {section.number: section for section in report.sections}
     for symbol in report.symbols():
         if symbol.name == name and symbol.section is not None:
             section = sections[symbol.section]
             # In an object that linkers join, sections have no address.
             return section.offset + symbol.value - section.address
-    raise difference("symbols of what was linked", job.symbol, "no such symbol")
+    raise difference("symbols of the object", name, "no such symbol")
 
 
 def _check_report(report: Report, job: Job) -> None:
@@ -106,7 +106,7 @@ def _check_report(report: Report, job: Job) -> None:
 
 
 def check_pack_at(fd: int, plan: FilePlan, pack: PackPlan, crcs: Sequence[int]) -> None:
-    """Check the index of a pack that was written where the plan has it, in an archive with code."""
+    """Check the index of a pack that was written where the plan has it, in an archive or an object with code."""
     offset = plan.pack_offset or 0
     expect("index of the pack", os.pread(fd, pack.index_size, offset), pack.render_index(crcs))
-    expect("size of the archive", os.fstat(fd).st_size, plan.size)
+    expect("size of the file", os.fstat(fd).st_size, plan.size)

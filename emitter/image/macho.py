@@ -157,7 +157,7 @@ def _commands(  # noqa: PLR0917 - the places of six tables, in the order of the 
         macho.dylib(macho.LC_ID_DYLIB, path, "1.0.0", "1.0.0"),
         macho.dyld_info_only(*exports),
         macho.symtab(*tables),
-        macho.dysymtab(tables[1]),
+        macho.dysymtab(0, tables[1], 0),
         macho.build_version(facts),
         macho.dylib(macho.LC_LOAD_DYLIB, *_LIB_SYSTEM),
         macho.code_signature(*signature),

@@ -123,7 +123,7 @@ def _macho(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     facts = target.macho
     if facts is None or request.relocatable:
         raise TargetError(
-            "LLD joins no objects for Apple's systems", where=target.name, hint="write an archive (.a) instead"
+            "LLD joins no objects for Apple's systems", where=target.name, hint="leave out --linker: it needs none"
         )
     names = "".join(f"_{name}\n" for name in (*request.exports, *request.data))
     exported = _write(request, "exports.txt", names)
@@ -175,7 +175,7 @@ def _no_objects(target: Target) -> TargetError:
     return TargetError(
         "lld-link joins no objects",
         where=target.name,
-        hint=f"write an archive ({target.archive_suffix}){'; or name GNU ld as --linker' if target.gnu_triple else ''}",
+        hint=f"leave out --linker: it needs none{'; or name GNU ld' if target.gnu_triple else ''}",
     )
 
 

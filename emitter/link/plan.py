@@ -31,8 +31,9 @@ _DESCRIPTOR_SIZE = 16
 class Code(NamedTuple):
     """The code of one output. `functions` are what it exports, with their C types where these are known.
 
-    `linker` is None for an archive, which is planned completely. `stub` is the plan of what is linked in place of the
-    pack, where that is attached afterwards and never passes through the linker; None where it does.
+    `linker` is None for an archive, and for an object that is joined here: they are planned completely. `stub` is the
+    plan of what is linked in place of the pack, where that is attached afterwards and never passes through the linker;
+    None where it does.
     """
 
     objects: Sequence[CodeObject]
@@ -99,6 +100,9 @@ def plan_code(  # noqa: PLR0917 - what one output is
     model = _model(target, pack, symbol, options, format_, shown_tensors, hidden, wants, large=large)
     if format_ == "archive":
         plan, linker = _archive(target, path, model, objects), None
+    elif format_ == "object" and target.object_format != "elf" and options.linker is None:
+        plan, linker = _joined(target, model, objects), None
+        say("object: code and data are joined without a linker")
     else:
         linker = find_linker(target, options.linker, say)
         plan = _object(target, path, model)
@@ -237,7 +241,7 @@ def _model(  # noqa: PLR0917 - what one object is made of
     symbols = [Symbol(one.name, at, one.offset, one.size, visibility="hidden") for one in hidden]
     if format_ == "library":
         symbols.append(Symbol("emitter_pack", at, 0, pack.total_size, visibility=visibility))
-    if wants.float_mark:
+    if wants.float_mark and format_ == "library":  # elsewhere the program's C library has it
         symbols.append(Symbol(FLOAT_MARK, 0, 0, 0))
     model = model._replace(symbols=[*model.symbols, *symbols])
     return _with_descriptor(target, model, symbol, pack) if wants.descriptor else model
@@ -275,6 +279,24 @@ def _object(target: Target, path: str, model: ObjectModel) -> FilePlan:
     from emitter.writers import plan_linkable
 
     return plan_linkable(target, "object", path, model)
+
+
+def _joined(target: Target, model: ObjectModel, objects: Sequence[CodeObject]) -> FilePlan:
+    """Return the plan of an object of the code and the pack; linkers for the other formats than ELF join none."""
+    if len(objects) != 1:
+        raise LayoutError(
+            "several objects are joined by no linker for this target",
+            where=target.name,
+            expected="LLVM IR, or one object",
+            actual=", ".join(one.path for one in objects[:4]),
+            hint=f"write an archive ({target.archive_suffix})"
+            + ("; or name GNU ld as --linker" if target.gnu_triple else ""),
+        )
+    if target.object_format == "coff":
+        from emitter.link.join_coff import plan_joined
+    else:
+        from emitter.link.join_macho import plan_joined
+    return plan_joined(target, model, objects[0].data, objects[0].path)
 
 
 def _stub(target: Target, path: str, symbol: str, tensors: Sequence[TensorSymbol]) -> FilePlan:

@@ -14,10 +14,10 @@ from emitter.records import TYPE_CHECKING
 from emitter.splice.contents import Contents
 
 if TYPE_CHECKING:
-    from emitter.model import ObjectModel, Section
+    from emitter.model import ObjectModel, Section, Symbol
     from emitter.targets._base import Target
 
-__all__ = ["plan_object"]
+__all__ = ["RAW_DATA_ALIGNMENT", "check_size", "encode_symbol", "place_sections", "plan_object"]
 
 _READ = coff.IMAGE_SCN_CNT_INITIALIZED_DATA | coff.IMAGE_SCN_MEM_READ
 _CHARACTERISTICS = {
@@ -26,7 +26,7 @@ _CHARACTERISTICS = {
     "directives": coff.IMAGE_SCN_LNK_INFO | coff.IMAGE_SCN_LNK_REMOVE,
 }
 
-_RAW_DATA_ALIGNMENT = 4  # of a section's bytes in the file
+RAW_DATA_ALIGNMENT = 4  # of a section's bytes in the file
 
 # The absolute symbol that says what an object's code was compiled for. Bit 0, on 32-bit x86: it registers its exception
 # handlers (/SAFESEH), which holds where there is no code. Without it link.exe /SAFESEH refuses the object.
@@ -44,27 +44,65 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
     which no model for COFF has.
     """
     facts = coff.facts_of(target)
+    strings = coff.StringTable()
+    contents = Contents()
+    first = coff.FILE_HEADER_SIZE + coff.SECTION_HEADER_SIZE * len(model.sections)
+    headers, position = place_sections(target, model, strings, contents, first, file_offset=file_offset)
+
+    # Offsets and sizes of everything that holds payload are fixed.
+    features = _SAFE_SEH if facts.machine == _I386 else 0
+    symbols = [coff.symbol(_FEATURES, features, coff.IMAGE_SYM_ABSOLUTE, coff.IMAGE_SYM_CLASS_STATIC)]
+    symbols += (encode_symbol(target, symbol, strings) for symbol in model.symbols)
+    symbol_table = align_up(position, RAW_DATA_ALIGNMENT)
+    size = symbol_table + coff.SYMBOL_SIZE * len(symbols) + strings.size
+    check_size(target, size)
+
+    # File layout is fixed.
+    header = coff.file_header(
+        facts.machine, len(headers), pointer_to_symbol_table=symbol_table, number_of_symbols=len(symbols)
+    )
+    head = Piece(0, header + b"".join(headers))
+    tables = Piece(symbol_table, b"".join(symbols) + strings.data())
+    return FilePlan(size, [head, *contents.pieces, tables], contents.copies, contents.pack_offset)
+
+
+def place_sections(
+    target: Target, model: ObjectModel, strings: coff.StringTable, contents: Contents, first: int, *, file_offset: int
+) -> tuple[list[bytes], int]:
+    """Place the sections of `model` from the offset `first` on; return their headers, and where the last one ends.
+
+    What they hold goes to `contents`, long names to `strings`. Raises LayoutError, see `plan_object`; every offset in a
+    section then fits into a symbol.
+    """
     if model.references or model.windows:
         raise LayoutError("a COFF object cannot hold this", where=f"target {target.name}", expected="plain data")
     _check_sections(model)
-    strings = coff.StringTable()
-    position = coff.FILE_HEADER_SIZE + coff.SECTION_HEADER_SIZE * len(model.sections)
-    contents = Contents()
-    headers: list[coff.SectionHeader] = []
+    headers = []
+    position = first
     for section in model.sections:
         position = _place(section, position + file_offset) - file_offset
         characteristics = _CHARACTERISTICS[section.kind] | coff.align_flag(max(section.alignment, 1))
         # An empty section has no place in the file.
         pointer = position if section.size else 0
         name = _section_name(strings, section.name)
-        headers.append(coff.SectionHeader(name, 0, 0, section.size, pointer, characteristics))
         contents.add_section(section, position)
+        check_size(target, position + section.size)
+        headers.append(coff.SectionHeader(name, 0, 0, section.size, pointer, characteristics).encode())
         position += section.size
+    return headers, position
 
-    # Offsets and sizes of everything that holds payload are fixed.
-    names = [strings.symbol_name((target.symbol_prefix + symbol.name).encode()) for symbol in model.symbols]
-    symbol_table = align_up(position, _RAW_DATA_ALIGNMENT)
-    size = symbol_table + coff.SYMBOL_SIZE * (1 + len(names)) + strings.size
+
+def encode_symbol(target: Target, symbol: Symbol, strings: coff.StringTable, *, sections: int = 0) -> bytes:
+    """Return the record of a symbol; `sections` stand before those of its model."""
+    number = coff.IMAGE_SYM_ABSOLUTE if symbol.section is None else 1 + sections + symbol.section
+    # A number above 32767 is negative to the record, and read as it is meant.
+    number -= 0x10000 if number > 0x7FFF else 0
+    name = strings.symbol_name((target.symbol_prefix + symbol.name).encode())
+    return coff.symbol(name, symbol.value, number, coff.IMAGE_SYM_CLASS_EXTERNAL)
+
+
+def check_size(target: Target, size: int) -> None:
+    """Raise LayoutError for an object of more bytes than its offsets reach."""
     if size > COFF_MAX_FILE_SIZE:
         raise LayoutError(
             "too large for a COFF object",
@@ -73,21 +111,6 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
             actual=size,
             hint="split the package, or write a .pack and map it",
         )
-    features = _SAFE_SEH if facts.machine == _I386 else 0
-    symbols = [coff.symbol(_FEATURES, features, coff.IMAGE_SYM_ABSOLUTE, coff.IMAGE_SYM_CLASS_STATIC)]
-    for name, symbol in zip(names, model.symbols, strict=True):
-        number = coff.IMAGE_SYM_ABSOLUTE if symbol.section is None else 1 + symbol.section
-        # A number above 32767 is negative to the record, and read as it is meant.
-        number -= 0x10000 if number > 0x7FFF else 0
-        symbols.append(coff.symbol(name, symbol.value, number, coff.IMAGE_SYM_CLASS_EXTERNAL))
-
-    # File layout is fixed.
-    header = coff.file_header(
-        facts.machine, len(headers), pointer_to_symbol_table=symbol_table, number_of_symbols=len(symbols)
-    )
-    head = Piece(0, header + b"".join(one.encode() for one in headers))
-    tables = Piece(symbol_table, b"".join(symbols) + strings.data())
-    return FilePlan(size, [head, *contents.pieces, tables], contents.copies, contents.pack_offset)
 
 
 def _check_sections(model: ObjectModel) -> None:
@@ -120,7 +143,7 @@ def _section_name(strings: coff.StringTable, name: str) -> bytes:
 
 def _place(section: Section, position: int) -> int:
     """Return the file offset of a section that may start at `position`: aligned, its payload at a fast place."""
-    alignment = max(section.alignment, _RAW_DATA_ALIGNMENT)
+    alignment = max(section.alignment, RAW_DATA_ALIGNMENT)
     bulk = bulk_alignment(section.size - section.bulk_offset) if section.copies else 1
     if bulk > 1 and section.bulk_offset % alignment == 0:
         return align_up(position + section.bulk_offset, max(bulk, alignment)) - section.bulk_offset

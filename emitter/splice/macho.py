@@ -20,15 +20,25 @@ if TYPE_CHECKING:
     from emitter.model import ObjectModel, Section
     from emitter.targets._base import MachO, Target
 
-__all__ = ["plan_object"]
+__all__ = [
+    "MAX_SECTIONS",
+    "MergedSection",
+    "bulk_place",
+    "check_size",
+    "file_section",
+    "place_sections",
+    "plan_object",
+    "section_name",
+    "symbol_rows",
+]
 
 # Where data goes whose section is named as in ELF: those that C's own constants and variables have.
 _NAMES = {"rodata": "__TEXT,__const", "data": "__DATA,__data"}
-_MAX_SECTIONS = 255  # n_sect has 8 bits
+MAX_SECTIONS = 255  # n_sect has 8 bits
 _PROTECTION = macho.VM_PROT_READ | macho.VM_PROT_WRITE | macho.VM_PROT_EXECUTE  # of the one segment of an object
 
 
-class _Merged(NamedTuple):
+class MergedSection(NamedTuple):
     """The sections of a model that have one name: linkers know one of each, divided into atoms by its symbols."""
 
     segname: str
@@ -46,29 +56,18 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
     protected symbols, and references between sections or windows on them, which no model for Mach-O has.
     """
     facts = macho.facts_of(target)
-    if model.references or model.windows:
-        raise LayoutError("a Mach-O object cannot hold this", where=f"target {target.name}", expected="plain data")
-    merged, addresses = _place(model)
+    merged, addresses, vmsize = place_sections(model)
 
     # Addresses and sizes of sections are fixed.
     commands_size = macho.segment_size(len(merged)) + 24 + 24 + 80  # LC_BUILD_VERSION, LC_SYMTAB, LC_DYSYMTAB
-    fileoff = _data_offset(macho.HEADER_SIZE + commands_size, model, addresses, file_offset)
-    vmsize = max((section.addr + section.size for section in merged), default=0)
+    fileoff = bulk_place(macho.HEADER_SIZE + commands_size, model, addresses, file_offset)
     symoff = align_up(fileoff + vmsize, 8)
     stroff = symoff + macho.NLIST_SIZE * len(model.symbols)
-    numbers = {(section.segname, section.sectname): number for number, section in enumerate(merged, 1)}
     strings = macho.StringTable(b"\0")
-    rows = _symbols(target, model, addresses, numbers, strings)
+    rows = [row for _, row in symbol_rows(target, model, merged, addresses, strings)]
     strtab = strings.data()
     size = stroff + len(strtab)
-    if size > MACHO_MAX_FILE_SIZE:
-        raise LayoutError(
-            "too large for a Mach-O object",
-            where=f"target {target.name}",
-            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
-            actual=size,
-            hint="write a library with --sidecar, or a .pack, which have no such limit; or split the package",
-        )
+    check_size(target, size)
 
     # File layout is fixed.
     header = _header(facts, merged, fileoff, vmsize, (symoff, len(rows), stroff, len(strtab)))
@@ -81,22 +80,40 @@ def plan_object(target: Target, model: ObjectModel, *, file_offset: int = 0) -> 
     return FilePlan(size, contents.pieces, contents.copies, contents.pack_offset)
 
 
-def _section_name(section: Section) -> tuple[str, str]:
+def check_size(target: Target, size: int) -> None:
+    """Raise LayoutError for an object of more bytes than its offsets reach."""
+    if size > MACHO_MAX_FILE_SIZE:
+        raise LayoutError(
+            "too large for a Mach-O object",
+            where=f"target {target.name}",
+            expected=f"at most {MACHO_MAX_FILE_SIZE} bytes, as its offsets have 32 bits",
+            actual=size,
+            hint="write a library with --sidecar, or a .pack, which have no such limit; or split the package",
+        )
+
+
+def section_name(section: Section) -> tuple[str, str]:
+    """Return segname and sectname of a section, which may be named as in ELF."""
     segname, comma, sectname = section.name.partition(",")
     if not comma:
         segname, _, sectname = _NAMES[section.kind].partition(",")
     return segname, sectname
 
 
-def _place(model: ObjectModel) -> tuple[list[_Merged], list[int]]:
-    """Return the sections of the file, and the address of each section of the model in them."""
+def place_sections(model: ObjectModel, start: int = 0) -> tuple[list[MergedSection], list[int], int]:
+    """Return the sections of the file, the address of each section of the model in them, and the end of all.
+
+    They begin at the address `start` or behind it. Raises LayoutError, see `plan_object`.
+    """
+    if model.references or model.windows:
+        raise LayoutError("a Mach-O object cannot hold this", expected="plain data")
     ends: dict[int, int] = {}  # the largest value of a symbol in each section
     for symbol in model.symbols:
         if symbol.section is not None:
             ends[symbol.section] = max(symbol.value, ends.get(symbol.section, 0))
     members: dict[tuple[str, str], list[int]] = {}
     for number, section in enumerate(model.sections):
-        members.setdefault(_section_name(section), []).append(number)
+        members.setdefault(section_name(section), []).append(number)
         if section.alignment > 1 << macho.MAX_SECTION_ALIGN:
             raise LayoutError(
                 "a Mach-O object cannot keep the alignment",
@@ -105,11 +122,11 @@ def _place(model: ObjectModel) -> tuple[list[_Merged], list[int]]:
                 actual=section.alignment,
                 hint="ask for less with --align",
             )
-    if len(members) > _MAX_SECTIONS:
-        raise LayoutError("too many sections for Mach-O", expected=f"at most {_MAX_SECTIONS}", actual=len(members))
+    if len(members) > MAX_SECTIONS:
+        raise LayoutError("too many sections for Mach-O", expected=f"at most {MAX_SECTIONS}", actual=len(members))
     addresses = [0] * len(model.sections)
     merged = []
-    position = 0
+    position = start
     for (segname, sectname), numbers in members.items():
         alignment = max(1, *(model.sections[number].alignment for number in numbers))
         addr = position = align_up(position, alignment)
@@ -118,11 +135,11 @@ def _place(model: ObjectModel) -> tuple[list[_Merged], list[int]]:
             position = addresses[number] = align_up(position, max(section.alignment, 1))
             # A symbol behind the last byte names a byte that belongs to the same atom: what follows is another's.
             position += max(section.size, ends.get(number, 0) + 1)
-        merged.append(_Merged(segname, sectname, addr, position - addr, alignment))
-    return merged, addresses
+        merged.append(MergedSection(segname, sectname, addr, position - addr, alignment))
+    return merged, addresses, position
 
 
-def _data_offset(start: int, model: ObjectModel, addresses: Sequence[int], file_offset: int) -> int:
+def bulk_place(start: int, model: ObjectModel, addresses: Sequence[int], file_offset: int) -> int:
     """Return the file offset of address 0, at `start` or behind it: the largest payload gets a fast place."""
     at = align_up(start, 8)
     bulk, wanted = 1, 0
@@ -133,14 +150,20 @@ def _data_offset(start: int, model: ObjectModel, addresses: Sequence[int], file_
     return at + -(at + file_offset + wanted) % bulk
 
 
-def _symbols(
+def symbol_rows(
     target: Target,
     model: ObjectModel,
+    merged: Sequence[MergedSection],
     addresses: Sequence[int],
-    numbers: dict[tuple[str, str], int],
     strings: macho.StringTable,
-) -> list[macho.Nlist]:
-    """Return the symbol table: defined external symbols, which Apple's tools want in the order of their names."""
+    *,
+    sections: int = 0,
+) -> list[tuple[str, macho.Nlist]]:
+    """Return the symbols with their names: defined external ones, in the order of the names as Apple's tools want it.
+
+    `sections` stand before those of the model.
+    """
+    numbers = {(section.segname, section.sectname): number for number, section in enumerate(merged, 1 + sections)}
     rows = []
     for symbol in sorted(model.symbols, key=lambda symbol: symbol.name):
         if symbol.visibility == "protected":
@@ -156,32 +179,28 @@ def _symbols(
             n_type |= macho.N_ABS
         else:
             n_type |= macho.N_SECT
-            n_sect = numbers[_section_name(model.sections[symbol.section])]
+            n_sect = numbers[section_name(model.sections[symbol.section])]
             n_desc |= macho.N_ALT_ENTRY if symbol.value else 0
             n_value += addresses[symbol.section]
-        n_strx = strings.add((target.symbol_prefix + symbol.name).encode())
-        rows.append(macho.Nlist(n_strx, n_type, n_sect, n_desc, n_value))
+        name = target.symbol_prefix + symbol.name
+        rows.append((name, macho.Nlist(strings.add(name.encode()), n_type, n_sect, n_desc, n_value)))
     return rows
 
 
 def _header(
-    facts: MachO, merged: Sequence[_Merged], fileoff: int, vmsize: int, symtab: tuple[int, int, int, int]
+    facts: MachO, merged: Sequence[MergedSection], fileoff: int, vmsize: int, symtab: tuple[int, int, int, int]
 ) -> bytes:
-    sections = [
-        macho.Section(
-            segname=section.segname,
-            sectname=section.sectname,
-            addr=section.addr,
-            size=section.size,
-            offset=fileoff + section.addr,
-            align=section.alignment.bit_length() - 1,
-        )
-        for section in merged
-    ]
+    sections = [file_section(section, fileoff) for section in merged]
     commands = [
         macho.segment(macho.Segment("", 0, vmsize, fileoff, vmsize, _PROTECTION, sections)),
         macho.build_version(facts),
         macho.symtab(*symtab),
-        macho.dysymtab(symtab[1]),
+        macho.dysymtab(0, symtab[1], 0),
     ]
     return macho.header(facts, macho.MH_OBJECT, macho.MH_SUBSECTIONS_VIA_SYMBOLS, commands)
+
+
+def file_section(section: MergedSection, distance: int) -> macho.Section:
+    """Return the record of a section whose bytes are in the file at its address plus `distance`."""
+    align = section.alignment.bit_length() - 1
+    return macho.Section(section.segname, section.sectname, section.addr, section.size, section.addr + distance, align)

@@ -17,7 +17,7 @@ import pytest
 from cross import table
 from emitter import Package, emit, load, targets
 from emitter.link.find import linkers
-from tests import network
+from tests import flat, network
 from tests.run.device import need
 from tests.windows import Wine, compile_and_link, mingw, wine
 
@@ -153,7 +153,7 @@ def test_the_dll_gives_numpys_result(target: str, way_b: bool, wine: Wine, tmp_p
 
 @WAYS
 @pytest.mark.parametrize("target", APPLE)
-def test_a_library_for_apple_links(target: str, way_b: bool, tmp_path: Path) -> None:
+def test_a_library_for_apple_gives_numpys_result(target: str, way_b: bool, tmp_path: Path) -> None:
     lief = pytest.importorskip("lief", reason="lief is not installed")
     code = network.compile_ir(tmp_path, target, way_b=way_b)
     for linker in _found(target):
@@ -170,6 +170,7 @@ def test_a_library_for_apple_links(target: str, way_b: bool, tmp_path: Path) -> 
         assert {one.name for one in binary.exported_symbols} == {"_infer", "_net", "_net_size", "_emitter_pack"}
         assert {one.name for one in binary.libraries} >= {"/usr/lib/libSystem.B.dylib"}
         assert binary.has_code_signature
+        _assert_right(flat.outcome(output, target, "infer", network.image_bytes("little")))
 
 
 @pytest.mark.parametrize("form", ["net.o", "libnet.a"])

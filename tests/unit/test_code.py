@@ -12,6 +12,8 @@ from emitter import Package, emit
 from emitter.cli import main
 from emitter.code import code_input, code_kind, read_source
 from emitter.errors import EmitterError, InputError, UsageError
+from emitter.link.find import linkers
+from emitter.targets import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,8 +121,6 @@ def test_an_input_of_code_is_added_and_has_no_name(tmp_path: Path) -> None:
         ("libx.so", "x86_64-linux-gnu", {"version_script": "none.map"}, "none.map.: no such file"),
         ("libx.so", "x86_64-linux-gnu", {"export": ["att"]}, "does not define.*did you mean at"),
         ("libx.a", "x86_64-linux-gnu", {"linker": "ld.lld"}, "--linker means nothing for this output"),
-        ("x.o", "arm64-apple-macos", {}, "LLD joins no objects.*archive"),
-        ("x.obj", "x86_64-windows-msvc", {}, "lld-link joins no objects"),
         ("libx.dylib", ["arm64-apple-macos", "x86_64-apple-macos"], {}, "one target at a time"),
     ],
 )
@@ -129,6 +129,16 @@ def test_what_does_not_go_with_code_is_refused(
 ) -> None:
     with pytest.raises(EmitterError, match=message):
         emit(package(IR.replace("net_t_", "x_t_")), tmp_path / output, target=target, **options)
+    assert not [entry for entry in tmp_path.iterdir() if entry.name != "cache"]
+
+
+@pytest.mark.parametrize(("output", "target"), [("x.o", "arm64-apple-macos"), ("x.obj", "x86_64-windows-msvc")])
+def test_linkers_that_join_no_objects_say_so(output: str, target: str, tmp_path: Path) -> None:
+    found = next(linkers(resolve(target).target), None)
+    if found is None:
+        pytest.skip(f"no linker for {target} is installed")
+    with pytest.raises(EmitterError, match=r"joins no objects.*leave out --linker"):
+        emit(package(IR.replace("net_t_", "x_t_")), tmp_path / output, target=target, linker=found.command[0])
     assert not [entry for entry in tmp_path.iterdir() if entry.name != "cache"]
 
 
