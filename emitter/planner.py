@@ -196,9 +196,6 @@ class Planner:
 
             check_name(target, path, companions["implib"])
         texts: dict[str, str | bytes] = {}
-        if "depfile" in companions:
-            outputs = [path] if sidecar is None else [path, sidecar.path]
-            texts["depfile"] = depfile_text(outputs, self._package.files)
         tensor_symbols: Sequence[TensorSymbol] = ()
         code: Code | None = None
         if options.cuda_register:
@@ -233,6 +230,10 @@ class Planner:
             else:
                 plan = plan_linkable(target, format_, path, self._pack_model(target, pack, symbol, tensor_symbols))
                 self._speak_of_links(target, pack)
+        if "depfile" in companions:
+            outputs = [path] if sidecar is None else [path, sidecar.path]
+            inputs = [*self._package.files, *(code.files if code is not None else ())]
+            texts["depfile"] = depfile_text(outputs, list(dict.fromkeys(inputs)))
         return Job(path, resolved, format_, symbol, pack, plan, tensor_symbols, companions, texts, sidecar, (), code)
 
     def _plan_code(  # noqa: PLR0917 - six facts about one output

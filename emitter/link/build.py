@@ -148,7 +148,7 @@ def _link(job: Job, code: Code, objects: Sequence[str], linked: str, folder: str
         output=linked,
         folder=folder,
         objects=objects,
-        libraries=[*code.wants.paths, *libraries],
+        libraries=[*map(os.path.abspath, code.wants.paths), *libraries],  # the linker runs in another folder
         name=name,
         exports=sorted(code.functions),
         data=code.data,

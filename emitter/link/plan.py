@@ -46,6 +46,11 @@ class Code(NamedTuple):
     name: str
     version_script: str | None
 
+    @property
+    def files(self) -> list[str]:
+        """The files that the linker reads beside those of the package: libraries that were found, and the script."""
+        return [*self.wants.paths, *([] if self.version_script is None else [self.version_script])]
+
 
 def plan_code(  # noqa: PLR0917 - what one output is
     package: Package,

@@ -138,7 +138,7 @@ def _libraries(target: Target, libs: Sequence[str], folders: Sequence[str]) -> t
         path = next(filter(os.path.isfile, paths), None)
         library = library_of(target, letters)
         if path is not None:
-            real.append(os.path.abspath(path))
+            real.append(path)
         elif library is not None:
             known.append(library)
         else:
