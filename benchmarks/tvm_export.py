@@ -1,6 +1,6 @@
 """Measures TVM's export_library with ResNet-18's constants, packed by TVM (through LLVM, through C) and by emitter.
 
-    python3 benchmarks/tvm_export.py [--rounds N] [--c]
+    python3 benchmarks/tvm_export.py [--rounds N] [--c] [--json]
 
 Needs apache-tvm (the extra `tvm`) and gcc. One process, since importing TVM takes longer than all that is measured: a
 line is what one call of `export_library` takes, linking with gcc included, and what the packing alone takes of it. The
@@ -11,6 +11,7 @@ gigabytes of memory.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -85,7 +86,10 @@ def from_file(path: str) -> Callable[[Any, bool, str, str], str]:
 
 
 class Line:
-    """What is measured of one way to pack; `peak` is the memory of the largest process until its first export ended."""
+    """What is measured of one way to pack.
+
+    `peak` is the memory of the largest process until the first export ended, in bytes.
+    """
 
     def __init__(self, name: str, pack: Callable[[Any, bool, str, str], str]) -> None:
         self.name = name
@@ -101,7 +105,21 @@ class Line:
             module.export_library(f"{folder}/lib.so", fpack_imports=self._timed, workspace_dir=folder)
             self.exports.append(time.perf_counter() - start)
         peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        self.peak = self.peak or peak >> 10
+        self.peak = self.peak or peak << 10
+
+    @property
+    def export_s(self) -> float:
+        """Median seconds of an export."""
+        return statistics.median(self.exports)
+
+    @property
+    def packing_s(self) -> float:
+        """Median seconds of the packing within it."""
+        return statistics.median(self.packings)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures under their keys."""
+        return {"name": self.name, "export_s": self.export_s, "packing_s": self.packing_s, "peak_bytes": self.peak}
 
     def _timed(self, module: Any, system_lib: bool, prefix: str, folder: str) -> str:
         start = time.perf_counter()
@@ -115,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure TVM's export_library with 46.8 MB of constants.")
     parser.add_argument("--rounds", type=int, default=7, help="exports of each line, in turn (default: 7)")
     parser.add_argument("--c", action="store_true", help="add TVM's path through C source, once")
+    parser.add_argument("--json", action="store_true", help="print JSON: medians in seconds, memory in bytes")
     options = parser.parse_args()
     module = model()
     with tempfile.TemporaryDirectory() as folder:
@@ -131,10 +150,13 @@ def main() -> None:
     if options.c:
         lines.append(Line("TVM, C", through_c))
         lines[-1].export(module)
+    if options.json:
+        document = {"schema": "emitter.benchmarks.tvm/1", "lines": [line.to_json() for line in lines]}
+        print(json.dumps(document, indent=1))
+        return
     print(f"{'packed by':24} {'export s':>9} {'packing s':>9} {'peak MB':>8}")
     for line in lines:
-        export, packing = statistics.median(line.exports), statistics.median(line.packings)
-        print(f"{line.name:24} {export:9.3f} {packing:9.3f} {line.peak:8}")
+        print(f"{line.name:24} {line.export_s:9.3f} {line.packing_s:9.3f} {line.peak >> 20:8}")
 
 
 if __name__ == "__main__":
