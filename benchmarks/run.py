@@ -51,6 +51,8 @@ def print_section(section: Section) -> None:
         print(f"  {row.name:38} {row.wall:8.4f} {relative} {row.cpu:7.3f} {row.peak / MB:8.1f}")
     for aim in section.aims:
         print(f"  {'reached' if aim.reached else 'MISSED '}  {aim.text}: {aim.found}")
+    for note in section.notes:
+        print(f"  {note}")
 
 
 def main() -> int:
@@ -96,6 +98,7 @@ def main() -> int:
                     "title": section.title,
                     "rows": [row.to_json() for row in section.rows],
                     "aims": [{"text": aim.text, "found": aim.found, "reached": aim.reached} for aim in section.aims],
+                    "notes": section.notes,
                 }
                 for section in done
             ],

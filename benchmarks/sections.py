@@ -34,11 +34,12 @@ class Aim:
 
 @dataclass(slots=True)
 class Section:
-    """A part of the table: rows of one input, with what they aim at."""
+    """A part of the table: rows of one input, with what they aim at; `notes` are lines of text."""
 
     title: str
     rows: list[Row] = field(default_factory=list)
     aims: list[Aim] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def row(self, name: str) -> Row | None:
         """Return the measured row with that name, or None."""
