@@ -20,7 +20,8 @@ __all__ = ["CodeInput", "CodeKind", "code_input", "code_kind", "producer", "read
 CodeKind: TypeAlias = 'Literal["ir", "bitcode", "object", "archive"]'
 
 # LLVM, "Bitcode File Format": the magic of a bitcode file, and of the wrapper that Apple's tools put around one.
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_WRAPPER = b"\xde\xc0\x17\x0b"
+_BITCODE = (b"BC\xc0\xde", _WRAPPER)
 _ARCHIVE = b"!<arch>\n"
 
 _ET_REL = 1
@@ -38,8 +39,11 @@ _IR_WORDS = (
 _MAX_IR = 1 << 30
 
 _CHAR6 = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_IDENTIFICATION = 128  # bytes in which the first block of a file says what made it
-_LLVM_IN_CHAR6 = sum(_CHAR6.index(character) << 6 * n for n, character in enumerate("LLVM"))
+# What LLVM begins every file with: the magic, and ENTER_SUBBLOCK (1, in 2 bits) of IDENTIFICATION_BLOCK_ID (13, vbr8),
+# in which abbreviation ids have 5 bits (vbr4). A word follows, and an abbreviation of 27 bits for what made the file.
+_IDENTIFICATION = (b"BC\xc0\xde" + (1 | 13 << 2 | 5 << 10).to_bytes(4, "little"), 32 + 32 + 32 + 27)
+_UNABBREV_RECORD, _STRING_ABBREV = 3, 4
+_PRODUCER = 100  # characters of one
 
 
 class CodeInput(NamedTuple):
@@ -118,13 +122,31 @@ def code_input(code: object) -> CodeInput:
 def producer(bitcode: bytes) -> str:
     """Return what made a bitcode file, such as "LLVM14.0.6"; empty where it does not say.
 
-    LLVM, "Bitcode File Format": IDENTIFICATION_BLOCK, whose string is an array of char6 behind its length in vbr6.
+    LLVM, "Bitcode File Format": the first record of IDENTIFICATION_BLOCK is a string, of char6 where they suffice, else
+    ("LLVM17.0.6-rust-1.74.0-stable") not abbreviated: the record's code (1), its length and its characters in vbr6.
     """
-    bits = int.from_bytes(bitcode[:_IDENTIFICATION], "little")
-    for at in range(_IDENTIFICATION * 8 - 24):
-        if bits >> at & 0xFFFFFF == _LLVM_IN_CHAR6:
-            length = bits >> (at - 6) & 31
-            return "".join(_CHAR6[bits >> (at + 6 * n) & 63] for n in range(length))
+    if bitcode.startswith(_WRAPPER):
+        bitcode = bitcode[int.from_bytes(bitcode[8:12], "little") :]
+    start, at = _IDENTIFICATION
+    if not bitcode.startswith(start):
+        return ""
+    bits = int.from_bytes(bitcode[: at // 8 + 2 * _PRODUCER], "little") >> at
+
+    def take(width: int) -> int:
+        nonlocal bits
+        value = bits & (1 << width) - 1
+        bits >>= width
+        return value
+
+    def take_vbr6() -> int:
+        chunk = take(6)
+        return chunk & 31 | take_vbr6() << 5 if chunk & 32 else chunk
+
+    form = take(5)
+    if form == _STRING_ABBREV:
+        return "".join(_CHAR6[take(6)] for _ in range(min(take_vbr6(), _PRODUCER)))
+    if form == _UNABBREV_RECORD and take_vbr6() == 1:
+        return "".join(chr(take_vbr6() & 127) for _ in range(min(take_vbr6(), _PRODUCER)))
     return ""
 
 

@@ -20,10 +20,21 @@ if TYPE_CHECKING:
     from emitter.code import CodeInput
     from emitter.targets._base import Target
 
-__all__ = ["DEFAULT_MEMORY", "DEFAULT_SECONDS", "Compiled", "Settings", "Variable", "compile_code", "settings_of"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "DEFAULT_SECONDS",
+    "READER",
+    "Compiled",
+    "Settings",
+    "Variable",
+    "compile_code",
+    "settings_of",
+]
 
 DEFAULT_SECONDS = 300
 DEFAULT_MEMORY = 4096  # MiB
+
+READER = "read by LLVM "  # what the first line of the process begins with, which then says the version
 
 # ABIs that pass arguments in registers of an extension. LLVM writes the ABI into e_flags without the extension, too,
 # and compiles for another ABI: the result links and computes wrongly.
@@ -191,10 +202,17 @@ def _run(
     except subprocess.TimeoutExpired as error:
         raise _too_long(where, settings) from error
     words = done.stderr.decode(errors="replace")
+    reader = "of an unknown version"
+    if words.startswith(READER):
+        reader, _, words = words[len(READER) :].partition("\n")
     head, newline, data = done.stdout.partition(b"\n")
     if done.returncode or not newline:
         made = [producer(data) for one, data in zip(inputs, modules, strict=True) if one.kind == "bitcode"]
-        raise _died(where, done.returncode, words, target, settings, made)
+        versions = None
+        if made:
+            names = ", ".join(dict.fromkeys(one or "an unknown version" for one in made))
+            versions = f"the bitcode was made by {names}; LLVM {reader.strip()} reads it up to its own version"
+        raise _died(where, done.returncode, words, target, settings, versions)
     facts = json.loads(head)
     problem = facts.get("error")
     if problem is not None:
@@ -225,7 +243,7 @@ def _judge_ignored(line: str, where: str, settings: Settings, say: Callable[[str
 
 
 def _died(  # noqa: PLR0917 - what is known of a death
-    where: str, status: int, words: str, target: Target, settings: Settings, made: Sequence[str]
+    where: str, status: int, words: str, target: Target, settings: Settings, versions: str | None
 ) -> InputError:
     import signal
 
@@ -240,11 +258,9 @@ def _died(  # noqa: PLR0917 - what is known of a death
     message = message or (lines[-1] if lines else "it said nothing")
     message = message[max(message.find("Assertion"), 0) :]  # where LLVM was built is nobody's affair
     name = next((one.name for one in signal.Signals if one == -status), f"exit status {status}")
-    hint = None
+    hint = versions
     if "asm parser" in message:
         hint = f"llvmlite reads no assembly of {target.name}: assemble that part with a compiler, and give its object"
-    elif made:
-        hint = f"the bitcode was made by {', '.join(dict.fromkeys(one or 'an unknown version' for one in made))}"
     return InputError(f"LLVM gave up on the code ({name}): {message[:_SHOWN]}", where=where, hint=hint)
 
 

@@ -1,7 +1,7 @@
 """The process that enters LLVM with a user's code: it may die of it, and its parent says why.
 
 It takes a request on standard input and gives a reply on standard output, both a line of JSON and then bytes: of the
-modules, and of the object. What LLVM has to say goes to standard error.
+modules, and of the object. What LLVM has to say goes to standard error, behind a line with its version.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from emitter.code import producer
+from emitter.compile import READER
 from emitter.compile.platform import contradiction
 from emitter.compile.signatures import signatures
 
@@ -24,6 +25,8 @@ __all__ = ["main"]
 _SPEED = {"0": 0, "1": 1, "2": 2, "3": 3}
 
 _ASM_CALL = re.compile(r"^.*\b(?:call|invoke|callbr)\b.*\basm\b[^\"]*\"((?:[^\"\\]|\\.)+)\"", re.MULTILINE)
+# What made a text, from the metadata that !llvm.ident names: "clang version 14.0.6".
+_IDENT = re.compile(rb'^!\d+ = !\{!"[^"\n]*?((?:\w+ )?version \d[\w.+-]*)', re.MULTILINE)
 _EXTERNAL = ("external", "extern_weak")
 _LOCAL = ("internal", "private")
 
@@ -66,6 +69,8 @@ def _limit(memory: int, seconds: int) -> None:
 def _compile(request: Mapping[str, Any]) -> tuple[bytes, dict[str, object]]:
     from llvmlite import binding
 
+    sys.stderr.write(f"{READER}{_version(binding)}\n")
+    sys.stderr.flush()
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmparser()
@@ -130,12 +135,12 @@ def _parse(binding: Any, one: Mapping[str, Any], target: Mapping[str, Any]) -> A
         else:
             module = binding.parse_bitcode(data)
     except (RuntimeError, UnicodeError) as error:
-        words = _words(error)
-        hint = None
-        version = ".".join(map(str, binding.llvm_version_info))
+        hint = f"LLVM {_version(binding)} reads it up to its own version"
         if one["kind"] == "bitcode":
-            hint = f"made by {producer(data) or 'an unknown version'}; LLVM {version} reads it up to its own version"
-        raise _Refusal(f"LLVM cannot read it: {words}", where=path, hint=hint) from error
+            hint = f"made by {producer(data) or 'an unknown version'}; {hint}"
+        elif ident := _IDENT.search(data):
+            hint = f"made by {ident.group(1).decode('ascii', 'replace')}; {hint}"
+        raise _Refusal(f"LLVM cannot read it: {_words(error)}", where=path, hint=hint) from error
     found = contradiction(str(module.triple), str(module.data_layout), target)
     if found is not None:
         what, expected, actual = found
@@ -145,6 +150,10 @@ def _parse(binding: Any, one: Mapping[str, Any], target: Mapping[str, Any]) -> A
     module.triple = target["triple"]
     module.data_layout = target["data_layout"]
     return module
+
+
+def _version(binding: Any) -> str:
+    return ".".join(map(str, binding.llvm_version_info))
 
 
 def _words(error: Exception) -> str:
