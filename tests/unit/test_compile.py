@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from emitter import Package, emit, targets
-from emitter.compile import settings_of
+from emitter.code import code_input, producer
+from emitter.compile import compile_code, settings_of
 from emitter.compile.cache import Cache
 from emitter.compile.platform import contradiction, parts
 from emitter.compile.signatures import signatures
 from emitter.errors import EmitterError, InputError, TargetError
+from emitter.llvm import llvm_major
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emitter.compile import Compiled
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -38,7 +47,9 @@ HEAVY = "".join(
     + "ret void\n}\n"
     for k in range(4)
 )
-BITCODE = sorted((Path(__file__).parent.parent / "data" / "bitcode").glob("llvm-*.bc"))
+BITCODE_FOLDER = Path(__file__).parent.parent / "data" / "bitcode"
+BITCODE = sorted(BITCODE_FOLDER.glob("llvm-*.bc"))
+NEW = [(int(path.stem.removeprefix("new-")), path) for path in sorted(BITCODE_FOLDER.glob("new-*.bc"))]
 ARM_ASM = 'define void @g() {\n call void asm sideeffect "dmb ish", ""()\n ret void\n}\n'
 
 
@@ -56,6 +67,49 @@ def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", *
     output = tmp_path / "libnet.a"
     emit(package, output, target=target, **options)
     return output.read_bytes()
+
+
+def identified(bitcode: bytes, made: str, epoch: int = 0) -> bytes:
+    """Return bitcode with another IDENTIFICATION_BLOCK, as LLVM's `writeIdentificationBlock` writes it."""
+    bits = at = 0
+
+    def put(*fields: tuple[int, int]) -> None:
+        nonlocal bits, at
+        for width, value in fields:
+            bits |= value << at
+            at += width
+
+    def put_vbr6(*values: int) -> None:
+        for value in values:
+            rest = value
+            while rest > 31:
+                put((6, rest & 31 | 32))
+                rest >>= 5
+            put((6, rest))
+
+    char6 = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+    put((5, 2), (5, 3), (1, 1), (8, 1), (1, 0), (3, 3), (1, 0), (3, 4))  # DEFINE_ABBREV: STRING, an array of char6
+    if set(made) <= set(char6):
+        put((5, 4))
+        put_vbr6(len(made))
+        put(*((6, char6.index(character)) for character in made))
+    else:
+        put((5, 3))  # UNABBREV_RECORD
+        put_vbr6(1, len(made), *made.encode())
+    put((5, 2), (5, 2), (1, 1), (8, 2), (1, 0), (3, 2), (5, 6))  # DEFINE_ABBREV: EPOCH, in vbr6
+    put((5, 5))
+    put_vbr6(epoch)
+    put((5, 0))  # END_BLOCK
+    words = -(-at // 32)
+    end = 12 + 4 * int.from_bytes(bitcode[8:12], "little")
+    return bitcode[:8] + words.to_bytes(4, "little") + bits.to_bytes(4 * words, "little") + bitcode[end:]
+
+
+def compiled_of(code: object, say: Callable[[str], None] = lambda _: None) -> Compiled:
+    """Compile code for x86-64 Linux as it is compiled without options."""
+    target = targets.resolve("x86_64-linux-gnu").target
+    settings = settings_of(target, None, None, None, None, None, None, None)
+    return compile_code([code_input(code)], target, settings, cache=False, say=say)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +151,35 @@ def test_what_goes_wrong_in_llvm_is_one_error(
     assert {entry.name for entry in tmp_path.iterdir()} <= {"libnet.a", "cache"}
 
 
+def test_there_is_bitcode_of_every_version_that_is_promised() -> None:
+    assert [path.stem for path in BITCODE] == [f"llvm-{version}" for version in range(13, 24)]
+    for path in BITCODE:
+        assert producer(path.read_bytes()).startswith(f"LLVM{path.stem.removeprefix('llvm-')}.")
+
+
 @pytest.mark.parametrize("path", BITCODE, ids=[path.stem for path in BITCODE])
-def test_bitcode_of_older_versions_is_read(path: Path, tmp_path: Path) -> None:
-    assert b"at\0" in make(tmp_path, path.read_bytes())
+def test_bitcode_of_other_versions_is_read(path: Path) -> None:
+    compiled = compiled_of(path)
+    assert compiled.variables["net_t_w"].size == 48
+    assert compiled.signatures == {"at": ["float", "const void *", "int32_t"]}
+    symbols: Any = ELFFile(io.BytesIO(compiled.data)).get_section_by_name(".symtab")
+    (at,), (weights,) = (symbols.get_symbol_by_name(name) for name in ("at", "net_t_w"))
+    assert at.entry.st_info.type == "STT_FUNC"
+    assert at.entry.st_size > 32
+    assert weights.entry.st_shndx == "SHN_UNDEF"
+
+
+@pytest.mark.parametrize(("version", "path"), NEW, ids=[path.stem for _, path in NEW])
+def test_bitcode_with_what_a_newer_version_brought_names_both_versions(
+    version: int, path: Path, tmp_path: Path
+) -> None:
+    if llvm_major() >= version:
+        assert b"at\0" in make(tmp_path, path.read_bytes())
+        return
+    with pytest.raises(
+        InputError, match=rf"cannot read it.*; made by LLVM{version}\.\d\S*; LLVM \d+\.\S* reads it up to its own"
+    ):
+        make(tmp_path, path.read_bytes())
 
 
 def test_a_limit_of_the_process_itself_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +194,54 @@ def test_bitcode_that_cannot_be_read_names_both_versions(tmp_path: Path) -> None
     data = bytearray(BITCODE[0].read_bytes())
     middle = len(data) // 2
     data[middle : middle + 64] = bytes(64)
-    with pytest.raises(InputError, match=r"LLVM gave up.*Assertion.*made by LLVM13\.0\.1"):
+    reads = r"made by LLVM13\.0\.1; LLVM \d\S* reads it up to its own"
+    with pytest.raises(InputError, match=rf"LLVM gave up.*Assertion.*{reads}"):
         make(tmp_path, bytes(data))  # LLVM ends the process
-    with pytest.raises(InputError, match=r"cannot read it.*made by LLVM13\.0\.1; LLVM \d\S* reads it up to its own"):
+    with pytest.raises(InputError, match=rf"cannot read it.*{reads}"):
         make(tmp_path, bytes(data[: middle // 4 * 4]))
+
+
+def test_bitcode_of_another_epoch_names_both_versions(tmp_path: Path) -> None:
+    data = BITCODE[-1].read_bytes()
+    edited = identified(data, producer(data), epoch=1)  # no LLVM has written one so far
+    with pytest.raises(
+        InputError, match=r"Incompatible epoch: Bitcode '1' vs current: '0'; made by LLVM\d\S*; LLVM \d\S* reads it"
+    ):
+        make(tmp_path, edited)
+
+
+@pytest.mark.parametrize("made", ["LLVM17.0.6-rust-1.74.0-stable", "APPLE_1_1600.0.26.6_0", "x" * 60, "y-" * 30])
+def test_what_made_bitcode_is_named_as_llvm_names_it(made: str, tmp_path: Path) -> None:
+    (version, path) = NEW[-1]
+    data = identified(path.read_bytes(), made)
+    assert producer(data) == made
+    if llvm_major() < version:
+        with pytest.raises(InputError, match=rf"Producer: '{made}' Reader: 'LLVM.*; made by {made}; LLVM"):
+            make(tmp_path, data)
+
+
+def test_bitcode_in_a_wrapper_is_read(tmp_path: Path) -> None:
+    data = BITCODE[0].read_bytes()
+    assert identified(data, producer(data)) == data
+    wrapper = b"\xde\xc0\x17\x0b" + b"".join(word.to_bytes(4, "little") for word in (0, 20, len(data), 7))
+    assert producer(wrapper + data) == "LLVM13.0.1"
+    assert b"at\0" in make(tmp_path, wrapper + data)
+
+
+def test_text_of_a_newer_version_names_both_versions(tmp_path: Path) -> None:
+    new = IR.replace("ret float %v", "ret nosuch %v")  # a type of some later version
+    with pytest.raises(InputError, match=r"expected type.*; LLVM \d\S* reads it up to its own version"):
+        make(tmp_path, new)
+    ident = '!llvm.ident = !{!0}\n!0 = !{!"Debian clang version 99.1.0 (3~deb12u1)"}\n'
+    with pytest.raises(InputError, match=r"expected type.*; made by clang version 99\.1\.0; LLVM \d\S* reads it"):
+        make(tmp_path, new + ident)
+
+
+def test_features_that_only_the_compiler_of_the_code_knew_are_told() -> None:
+    said: list[str] = []
+    attribute = ' "target-features"="+sse2,-nosuch"'
+    compiled_of(IR.replace("(i64 %i) {", f"(i64 %i){attribute} {{"), said.append)
+    assert [line for line in said if "'-nosuch' is not a recognized feature" in line]
 
 
 def test_two_modules_are_linked_and_may_not_define_the_same(tmp_path: Path) -> None:
