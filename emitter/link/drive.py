@@ -57,13 +57,14 @@ def link(linker: Linker, target: Target, request: Request) -> None:
     speak = _SPEAK[target.object_format, linker.flavour]
     # It runs in another folder, to which a path that was given does not refer.
     command = [os.path.abspath(program), *first, *speak(target, linker.flavour, request)]
-    # Words in English, no time stamps of today, and nothing that adds options.
+    # Words in English, no time stamps of today, nothing that adds options, and no caches elsewhere.
     environment = {
         name: value
         for name, value in os.environ.items()
         if name not in {"LD_RUN_PATH", "LD_LIBRARY_PATH", "LDEMULATION", "LINK", "_LINK_", "LLD_REPRODUCE", "MOLD_JOBS"}
     }
     environment |= {"LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1"}
+    environment |= dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), request.folder)
     try:
         done = run(command, seconds=_SECONDS, folder=request.folder, environment=environment)
     except OSError as error:
@@ -122,9 +123,7 @@ def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
 def _macho(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     facts = target.macho
     if facts is None or request.relocatable:
-        raise TargetError(
-            "LLD joins no objects for Apple's systems", where=target.name, hint="leave out --linker: it needs none"
-        )
+        raise _no_objects_for_apple("LLD", target)
     names = "".join(f"_{name}\n" for name in (*request.exports, *request.data))
     exported = _write(request, "exports.txt", names)
     arguments = ["-dylib", "-arch", target.llvm_triple.partition("-")[0]]
@@ -133,6 +132,27 @@ def _macho(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     if request.undefined:
         arguments += ["-undefined", "dynamic_lookup"]
     return [*arguments, *request.objects, *request.libraries]
+
+
+def _zig_macho(target: Target, _flavour: Flavour, request: Request) -> list[str]:
+    """Speak to `zig cc`, whose linker exports what is not hidden, whatever it is told."""
+    facts = target.macho
+    if facts is None or request.relocatable:
+        raise _no_objects_for_apple("zig", target)
+    system, _, simulator = _PLATFORMS[facts.platform].partition("-")
+    cpu = target.llvm_triple.partition("-")[0].replace("arm64", "aarch64")
+    triple = f"{cpu}-{system}.{facts.minos}" + (f"-{simulator}" if simulator else "")
+    arguments = ["-target", triple, "-shared", "-nostdlib", "-o", request.output]
+    arguments += ["-install_name", request.name]
+    if request.undefined:
+        arguments.append("-Wl,-undefined,dynamic_lookup")
+    return [*arguments, *request.objects, *request.libraries]
+
+
+def _no_objects_for_apple(linker: str, target: Target) -> TargetError:
+    return TargetError(
+        f"{linker} joins no objects for Apple's systems", where=target.name, hint="leave out --linker: it needs none"
+    )
 
 
 def _link(target: Target, _flavour: Flavour, request: Request) -> list[str]:
@@ -191,6 +211,7 @@ _SPEAK: Mapping[tuple[str, str], Callable[[Target, Flavour, Request], list[str]]
     ("elf", "gnu"): _elf,
     ("elf", "mold"): _elf,
     ("macho", "ld64"): _macho,
+    ("macho", "zig"): _zig_macho,
     ("coff", "link"): _link,
     ("coff", "gnu"): _gnu_pe,
 }

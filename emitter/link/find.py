@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Flavour", "Linker", "find_linker", "linkers"]
 
-# How a linker is spoken to: as GNU ld for ELF or PE (LLD and mold understand most of it), as Apple's, as Microsoft's.
-Flavour: TypeAlias = 'Literal["gnu", "lld", "mold", "ld64", "link"]'
+# How a linker is spoken to: as GNU ld for ELF or PE (LLD and mold understand most of it), as Apple's, as Microsoft's,
+# as zig's compiler, behind which its own linker for Apple's systems is.
+Flavour: TypeAlias = 'Literal["gnu", "lld", "mold", "ld64", "link", "zig"]'
 
 _LLD_VERSIONS = range(30, 13, -1)  # Debian and Ubuntu put the version behind the name
 
@@ -30,12 +31,13 @@ class Linker(NamedTuple):
     name: str
 
 
-# What each object format is linked with: the name of LLD, how it is spoken to, and whether ziglang has it.
-_LLD: Mapping[ObjectFormat, tuple[str, Flavour, bool]] = {
-    "elf": ("ld.lld", "lld", True),
-    "macho": ("ld64.lld", "ld64", False),
-    "coff": ("lld-link", "link", True),
+# What each object format is linked with: the name of LLD, and how it is spoken to; the same of the linker in ziglang.
+_LLD: Mapping[ObjectFormat, tuple[str, Flavour]] = {
+    "elf": ("ld.lld", "lld"),
+    "macho": ("ld64.lld", "ld64"),
+    "coff": ("lld-link", "link"),
 }
+_ZIG: Mapping[ObjectFormat, tuple[str, Flavour]] = {**_LLD, "macho": ("cc", "zig")}
 _TAKES: Mapping[ObjectFormat, tuple[Flavour, ...]] = {
     "elf": ("lld", "gnu", "mold"),
     "macho": ("ld64",),
@@ -64,12 +66,10 @@ def find_linker(target: Target, named: str | None, say: Callable[[str], None]) -
     for linker in linkers(target, passed.append):
         say(f"linker: {linker.name}" + (f" ({'; '.join(passed)})" if passed else ""))
         return linker
-    lld, _, in_zig = _LLD[target.object_format]
-    packages = [f"{lld} (package lld of Debian, Fedora and Homebrew)"]
+    lld, _ = _LLD[target.object_format]
+    packages = ["pip install ziglang, or object-emitter[link]", f"{lld} (package lld of Debian, Fedora and Homebrew)"]
     if target.gnu_triple:
         packages.append(f"{target.gnu_triple}-ld (package binutils-{target.gnu_triple.replace('_', '-')} of Debian)")
-    if in_zig:
-        packages.insert(0, "pip install ziglang, or object-emitter[link]")
     raise TargetError(
         "there is no linker for this target",
         where=target.name,
@@ -83,7 +83,7 @@ def linkers(target: Target, passed: Callable[[str], None] = lambda _reason: None
     """Yield the linkers for a target that are at hand, the best first; `passed` is told why others are not."""
     from shutil import which
 
-    lld, flavour, in_zig = _LLD[target.object_format]
+    lld, flavour = _LLD[target.object_format]
     found = next(filter(None, (which(name) for name in (lld, *(f"{lld}-{n}" for n in _LLD_VERSIONS)))), None)
     if found is None:
         passed(f"no {lld} on the path")
@@ -98,26 +98,28 @@ def linkers(target: Target, passed: Callable[[str], None] = lambda _reason: None
             passed(f"no {names[0]} on the path" if names else "no GNU ld for this target")
         else:
             yield Linker("gnu", (found,), found)
-    zig = _zig() if in_zig else None
+    zig = _zig()
     if zig is not None:
-        yield Linker(flavour, (zig, lld), f"{lld} of ziglang")
-    elif in_zig:
+        yield _of_zig(zig, target, "ziglang")
+    else:
         passed("no Python package ziglang")
+
+
+def _of_zig(zig: str, target: Target, where: str) -> Linker:
+    name, flavour = _ZIG[target.object_format]
+    return Linker(flavour, (zig, name), f"{name} of {where}")
 
 
 def _named(target: Target, named: str) -> Linker:
     from shutil import which
 
-    lld, flavour, in_zig = _LLD[target.object_format]
     if named in {"zig", "ziglang"}:
         zig = _zig() or which("zig")
-        if zig is None or not in_zig:
+        if zig is None:
             raise UsageError(
-                "ziglang has no such linker" if zig else "the Python package ziglang is not installed",
-                where=f"--linker {named}",
-                hint=f"name an {lld}" if zig else "pip install ziglang",
+                "the Python package ziglang is not installed", where=f"--linker {named}", hint="pip install ziglang"
             )
-        return Linker(flavour, (zig, lld), f"{lld} of {zig}")
+        return _of_zig(zig, target, zig)
     path = which(named)
     if path is None:
         raise UsageError("no such program", where=f"--linker {shown(named)}", hint="name one on PATH, or its path")
@@ -127,8 +129,8 @@ def _named(target: Target, named: str) -> Linker:
         raise UsageError(
             "not a linker for this target",
             where=f"--linker {named}",
-            expected=f"{lld}{', GNU ld' if 'gnu' in _TAKES[target.object_format] else ''}"
-            f"{', mold' if target.object_format == 'elf' else ''}{' or zig' if in_zig else ''}",
+            expected=f"{_LLD[target.object_format][0]}{', GNU ld' if 'gnu' in _TAKES[target.object_format] else ''}"
+            f"{', mold' if target.object_format == 'elf' else ''} or zig",
             actual=f"a program called {base}",
         )
     if said == "lld" and (version := _lld_version(path, target)) < target.lld_since:

@@ -13,11 +13,14 @@ import pytest
 
 from emitter import Package, emit, load, targets
 from emitter.errors import EmitterError, InputError, TargetError, UsageError
+from emitter.inspect import open_file
+from emitter.inspect.macho import MachOFile
 from emitter.link import find
 from emitter.link.find import find_linker, linkers
 from emitter.link.libraries import library_of, offers
 from emitter.link.objects import CodeObject
 from emitter.link.resolve import needed_members
+from emitter.macho import packed_version
 from tests.run.device import need
 
 if TYPE_CHECKING:
@@ -83,6 +86,10 @@ def test_lld_goes_before_gnu_ld_and_ziglang(tools: Path, monkeypatch: pytest.Mon
     assert [one.command for one in linkers(target)] == [(lld,), (gnu,), ("/zig", "ld.lld")]
     tool(tools, "ld")  # the host's, which links for no other CPU
     assert len(list(linkers(target))) == 3
+    apple = targets.load("arm64-apple-ios")
+    assert find_linker(apple, None, said.append) == ("zig", ("/zig", "cc"), "cc of ziglang")
+    ld64 = tool(tools, "ld64.lld-16")
+    assert [one.command for one in linkers(apple)] == [(ld64,), ("/zig", "cc")]
 
 
 @pytest.mark.parametrize(("version", "taken"), [("Debian LLD 14.0.6", False), ("LLD 18.1.0", True), ("", False)])
@@ -102,7 +109,7 @@ def test_an_lld_that_is_too_old_is_passed_over(version: str, taken: bool, tools:
     [
         ("aarch64-linux-gnu", r"no linker.*pip install ziglang.*package lld.*binutils-aarch64-linux-gnu"),
         ("x86_64-windows-gnu", r"no linker.*ziglang.*lld-link.*binutils-x86-64-w64-mingw32"),
-        ("arm64-apple-macos", r"no linker.*ld64\.lld.*an archive needs none"),
+        ("arm64-apple-macos", r"no linker.*ziglang.*ld64\.lld.*an archive needs none"),
     ],
 )
 @pytest.mark.usefixtures("tools")
@@ -191,6 +198,41 @@ def test_what_is_exported(options: dict[str, Any], wanted: set[str], tmp_path: P
         named = "zig" if "ziglang" in linker.name else linker.command[0]
         emit(package(IR), output, target="x86_64-linux-gnu", name="net", linker=named, **options)
         assert exports(output) == wanted, linker.name
+
+
+@pytest.mark.parametrize("target", ["arm64-apple-macos12.0", "x86_64-apple-macos", "arm64-apple-ios15.0-simulator"])
+def test_what_is_exported_for_apple(target: str, tmp_path: Path) -> None:
+    """By every linker: the names that are asked for, one that the program defines, the versions of the target."""
+    resolved = targets.resolve(target).target
+    output = tmp_path / "libnet.dylib"
+    code = IR + "declare void @given()\ndefine void @call() {\n call void @given()\n ret void\n}\n"
+    found = list(linkers(resolved))
+    if not found:
+        pytest.skip("no linker for Apple's systems is installed")
+    for linker in found:
+        named = "zig" if "ziglang" in linker.name else linker.command[0]
+        options: dict[str, Any] = {
+            "target": target,
+            "name": "net",
+            "linker": named,
+            "install_name": "@rpath/a, b.dylib",
+        }
+        with pytest.raises(InputError, match="given"):
+            emit(package(code), output, **options)
+        for export in ([], ["at"]):
+            emit(package(code), output, allow_undefined=["given"], export=export, **options)
+            with open_file(str(output)) as artefact:
+                assert isinstance(artefact.reader, MachOFile)
+                names = {one.name for one in artefact.reader.exports()} - {"___dso_handle", "__mh_dylib_header"}
+                functions = {"_at"} if export else {"_at", "_other", "_call"}
+                assert names == {"_net", "_net_size", "_emitter_pack", *functions}, linker.name
+                assert artefact.reader.install_name == "@rpath/a, b.dylib"
+                (version,) = artefact.reader.build_versions
+                facts = resolved.macho
+                assert facts is not None
+                assert (version.platform, version.minos) == (facts.platform, packed_version(facts.minos)), linker.name
+            with load(output) as library:
+                assert library["w"].tolist() == list(range(12))
 
 
 def test_a_version_script_of_the_users_own(tmp_path: Path) -> None:
