@@ -52,7 +52,13 @@ exit status: 0 no findings that count, 1 findings, 2 something could not be veri
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are ours."""
+    """A parser whose errors are ours, and which takes files wherever they stand among the options."""
+
+    def parse_args(  # type: ignore[override] # the original has more forms
+        self, args: Sequence[str], namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Return the options and files; behind `--` all is files, and those before it stand together."""
+        return super().parse_args(args, namespace) if "--" in args else self.parse_intermixed_args(args, namespace)
 
     def error(self, message: str) -> None:  # type: ignore[override] # it raises, as the original exits
         hint = f"see {self.prog} --help"

@@ -165,6 +165,23 @@ def test_a_file_called_like_a_command_can_be_named(
     assert main(["emit", "raw:targets", "-o", "x.pack"]) == 0
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a=raw:{a}", "-o", "{out}", "b=raw:{b}"],
+        ["-o", "{out}", "a=raw:{a}", "--target", "x86_64-linux-gnu", "b=raw:{b}", "--quiet"],
+        ["-o", "{out}", "--", "a=raw:{a}", "b=raw:{b}"],
+    ],
+)
+def test_inputs_may_stand_among_the_options(arguments: list[str], tmp_path: Path) -> None:
+    places = {"a": tmp_path / "a", "b": tmp_path / "b", "out": tmp_path / "out.pack"}
+    places["a"].write_bytes(b"first")
+    places["b"].write_bytes(b"second")
+    assert main([argument.format(**places) for argument in arguments]) == 0
+    with emitter.load(places["out"]) as model:
+        assert {name: bytes(model[name]) for name in model} == {"a": b"first", "b": b"second"}
+
+
 def test_arguments_from_a_file(blob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "args").write_text("--target\naarch64-linux-gnu\n\n-o\nwith space.pack\nraw:blob.bin\n")
