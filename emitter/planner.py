@@ -254,8 +254,9 @@ class Planner:
         exported = shown_tensors or [one for one in every if one.name in self._options.export]
         large = self._large(target, pack)
         return exported, *plan_code(
-            self._package, self._options, target, format_, path, symbol, pack, every, exported, large, self._say
-        )
+            self._package, self._options, target, format_, path, symbol, pack, every, exported, large,
+            self._say, self._warn,
+        )  # fmt: skip
 
     def _texts(  # noqa: PLR0917 - six facts about one output
         self,

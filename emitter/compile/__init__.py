@@ -10,7 +10,7 @@ import re
 import sys
 
 from emitter.code import producer, read_source
-from emitter.errors import InputError, TargetError, UsageError
+from emitter.errors import InputError, TargetError, UsageError, shown
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _ABI_NEEDS = {"ilp32f": "+f", "ilp32d": "+d", "lp64f": "+f", "lp64d": "+d"}
 
 # LLVM says these on standard error, and goes on with something else than what was asked for.
 _IGNORED = ("ignoring", "is not a recognized")
+_PROCESSOR = re.compile(r"'([^']*)' is not a recognized processor for this target")
+_FEATURE = re.compile(r"[+-][\w.-]+")
 _ATTRIBUTE = re.compile(r"'([^']*)' is not a recognized (?:feature|processor) for this target")
 
 # The last words of LLVM before it ends the process: those of an assertion, of report_fatal_error, of the driver.
@@ -79,11 +81,17 @@ class Variable(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """An object, what it declares, and the C types of the functions that it exports (None: unknown)."""
+    """An object, what it declares, and the C types of the functions that it exports (None: unknown).
+
+    `beyond` are the functions that ask for more than the target's CPUs have, with the features; `constructors` those
+    that are to be called when the code is loaded or unloaded.
+    """
 
     data: bytes
     variables: dict[str, Variable]
     signatures: dict[str, list[str] | None]
+    beyond: dict[str, list[str]]
+    constructors: list[str]
 
 
 def settings_of(  # noqa: PLR0917 - the options of one compilation
@@ -98,9 +106,18 @@ def settings_of(  # noqa: PLR0917 - the options of one compilation
 ) -> Settings:
     """Return the settings, with the target's for what is not asked for.
 
-    `features` are added to those of the target's baseline. Raises TargetError for an ABI whose registers they lack.
+    `features` are added to those of the target's baseline. Raises TargetError for an ABI whose registers they lack,
+    UsageError for features without + or -.
     """
     base = target.code_features or target.features
+    wrong = [one for one in (features or "").split(",") if features and not _FEATURE.fullmatch(one)]
+    if wrong:
+        raise UsageError(
+            "--features has a feature that is neither added nor taken away",
+            expected="+NAME or -NAME, with commas between",
+            actual=", ".join(map(shown, wrong)),
+            hint=f"write +{wrong[0].strip() or 'NAME'}",
+        )
     joined = ",".join(one for one in (base, features) if one)
     abi = abi or target.abi_name
     needed = _ABI_NEEDS.get(abi)
@@ -154,7 +171,7 @@ def compile_code(
         if store:
             store.put(key, facts, data)
     variables = {name: Variable(**one) for name, one in facts["variables"].items()}
-    return Compiled(data, variables, facts["signatures"])
+    return Compiled(data, variables, facts["signatures"], facts["beyond"], facts["constructors"])
 
 
 def _run(
@@ -177,6 +194,7 @@ def _run(
             "name": target.name,
             "triple": target.llvm_triple,
             "data_layout": target.data_layout,
+            "object_format": target.object_format,
             "cpu": settings.cpu,
             "features": settings.features,
             "abi": settings.abi,
@@ -254,6 +272,14 @@ def _died(  # noqa: PLR0917 - what is known of a death
         return InputError("LLVM compiles this, and llvmlite is not installed", where=where, hint="pip install llvmlite")
     if any(sign in line for line in lines for sign in _NO_MEMORY):
         return _too_much(where, settings)
+    unknown = next((found.group(1) for found in map(_PROCESSOR.match, lines) if found), None)
+    if unknown == settings.cpu:
+        return InputError(
+            "LLVM knows no such CPU",
+            where=f"target {target.name}",
+            actual=unknown,
+            hint="correct --cpu, or leave it out",
+        )
     message = next((line for line in lines if any(sign in line for sign in _LAST_WORDS) and _MANGLED not in line), "")
     message = message or (lines[-1] if lines else "it said nothing")
     message = message[max(message.find("Assertion"), 0) :]  # where LLVM was built is nobody's affair
@@ -261,6 +287,8 @@ def _died(  # noqa: PLR0917 - what is known of a death
     hint = versions
     if "asm parser" in message:
         hint = f"llvmlite reads no assembly of {target.name}: assemble that part with a compiler, and give its object"
+    elif "target-abi" in message:
+        hint = f"compile the code with the ABI of {target.name}: {target.abi_name or 'none is named'}"
     return InputError(f"LLVM gave up on the code ({name}): {message[:_SHOWN]}", where=where, hint=hint)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "key_of"]
 
-_MAGIC = b"emitter-code/2 "
+_MAGIC = b"emitter-code/3 "
 _MAX_ENTRIES = 512
 _MAX_SIZE = 1 << 30
 _PUBLIC = stat.S_IWGRP | stat.S_IWOTH

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from emitter.code import producer
 from emitter.compile import READER
+from emitter.compile.baseline import beyond, shared_features
+from emitter.compile.constructors import as_arrays
+from emitter.compile.constructors import names as constructors
 from emitter.compile.platform import contradiction
 from emitter.compile.signatures import signatures
 
@@ -90,11 +93,13 @@ def _compile(request: Mapping[str, Any]) -> tuple[bytes, dict[str, object]]:
     _screen_asm(text, where, target, binding)
     exports = _hide(module, request["exports"])
     variables = _variables(module, binding.create_target_data(target["data_layout"]))
+    asked = _asked(module, target["triple"])
+    features = [one for one in (target["features"], *shared_features(asked)) if one]
 
     level = _SPEED[request["level"]]
     machine = binding.Target.from_triple(target["triple"]).create_target_machine(
         cpu=target["cpu"],
-        features=target["features"],
+        features=",".join(features),
         opt=level,
         reloc=target["relocation_model"],
         codemodel=target["code_model"],
@@ -112,11 +117,16 @@ def _compile(request: Mapping[str, Any]) -> tuple[bytes, dict[str, object]]:
         tuning.loop_vectorization = tuning.slp_vectorization = True
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
+    started = constructors(str(module))
+    if started and target["object_format"] == "elf":
+        module = binding.parse_assembly(as_arrays(str(module)))
     try:
         data = bytes(machine.emit_object(module))
     except RuntimeError as error:
         raise _Refusal(f"LLVM cannot compile the code: {_words(error)}", where=where) from error
-    return data, {"variables": variables, "signatures": signatures(text, exports)}
+    more = {name: features for name, features in asked.items() if features}
+    facts = {"variables": variables, "signatures": signatures(text, exports), "beyond": more, "constructors": started}
+    return data, facts
 
 
 def _link(module: Any, other: Any, path: str) -> None:
@@ -203,6 +213,19 @@ def _definitions(module: Any) -> Iterator[tuple[bool, Any]]:
         for value in values:
             if not value.is_declaration and value.linkage.name not in ("available_externally", "appending"):
                 yield is_function, value
+
+
+def _asked(module: Any, triple: str) -> dict[str, list[str]]:
+    """Return what each function that is defined asks of the CPU beyond the baseline."""
+    asked = {}
+    for function in module.functions:
+        if not function.is_declaration:
+            words = dict(
+                re.findall(r'"(target-cpu|target-features)"="([^"]*)"', b" ".join(function.attributes).decode())
+            )
+            features = words.get("target-features", "").split(",")
+            asked[function.name] = beyond(triple, words.get("target-cpu", ""), features)
+    return asked
 
 
 def _variables(module: Any, layout: Any) -> dict[str, dict[str, object]]:

@@ -29,6 +29,10 @@ __all__ = ["RAW", "is_input", "read_input", "split_argument"]
 RAW = "raw:"
 
 _HEAD = 512  # bytes that recognition looks at
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".rs", ".f90", ".s", ".mlir")
+_COMPILE_HINT = (
+    "compile it first, for instance by clang --target=TRIPLE -fPIC -O2 -emit-llvm -c; raw:FILE takes the text"
+)
 
 
 class _Reader(NamedTuple):
@@ -199,9 +203,9 @@ def _not_recognised(source: FileSource, head: bytes) -> InputError:
         if promised
         else "the content is not recognised",
         where=f"{source.path}: offset 0x0" if promised == _DEVICE else source.path,
-        expected="safetensors, a safetensors index, .npy, .npz, .pack or a program for GPUs",
+        expected="safetensors, a safetensors index, .npy, .npz, .pack, a program for GPUs, or code (LLVM IR, objects)",
         actual=f"{source.size} bytes that begin {head[:8].hex(' ')}",
-        hint=RAW_HINT,
+        hint=_COMPILE_HINT if suffix in _SOURCES else RAW_HINT,
     )
 
 

@@ -24,6 +24,10 @@ _SHOWN_LINES = 8
 _PLATFORMS = {1: "macos", 2: "ios", 7: "ios-simulator"}
 _MACHINES = {0x8664: "x64", 0xAA64: "arm64", 0x14C: "x86"}
 
+# What ELF linkers say of code that only a program can hold.
+_NOT_PIC = ("recompile with -fPIC", "cannot be used with -shared", "recompile with '-fPIC'")
+_FOR_A_PROGRAM = "the code was compiled for a program: compile it with -fPIC"
+
 _UNDEFINED = re.compile(r"undefined (?:symbol|reference)(?:: | to )[`'\"]?([\w.$@?]+)")
 
 
@@ -85,6 +89,7 @@ def link(linker: Linker, target: Target, request: Request) -> None:
         raise InputError(
             f"the linker refuses (exit status {done.returncode}): {' | '.join(lines[:_SHOWN_LINES]) or 'no word'}",
             where=linker.name,
+            hint=_FOR_A_PROGRAM if any(sign in words for sign in _NOT_PIC) else None,
         )
     if not os.path.exists(request.output):
         raise OutputError("the linker has written nothing", where=linker.name)

@@ -1,7 +1,8 @@
 """What the C library of each platform offers to code: a stand-in is linked with, and the real one is found at run time.
 
 Only names count here: the functions of the C standard (ISO/IEC 9899:2011, 7.12 and 7.24, and of 7.22 the ones that
-kernels use). A program for the target has them loaded anyway. Real libraries are taken with -L.
+kernels use), and what compilers ask of GCC's run-time library for unwinding. A program for the target has them loaded
+anyway. Real libraries are taken with -L.
 """
 
 from __future__ import annotations
@@ -26,10 +27,18 @@ _MATH = frozenset(_MATH_STEMS) | {f"{stem}f" for stem in _MATH_STEMS}
 _C_NAMES = (
     "memchr", "memcmp", "memcpy", "memmove", "memset", "strlen", "strcmp", "strncmp", "strcpy", "strncpy", "malloc",
     "calloc", "realloc", "free", "abort", "qsort", "bsearch", "abs", "labs", "llabs", "printf", "puts", "snprintf",
+    "raise",  # GCC's libgcc.a calls it where 32-bit Arm divides by zero
 )  # fmt: skip
 # What LLVM calls in place of memcpy and its like on 32-bit Arm: "Run-time ABI for the Arm Architecture", 4.3.4.
 _ARM_NAMES = [f"__aeabi_mem{verb}{n}" for verb in ("cpy", "move", "set", "clr") for n in ("", "4", "8")]
 _C = frozenset([*_C_NAMES, *_ARM_NAMES])
+# Of the loader, which every program has: thread-local variables of a library.
+_LOADER = frozenset({"__tls_get_addr"})
+# "C++ ABI for Itanium: Exception Handling", 1.5; "Exception Handling ABI for the Arm Architecture", 9.2.
+_UNWINDING = frozenset({
+    "_Unwind_Resume", "_Unwind_RaiseException", "_Unwind_DeleteException", "_Unwind_Backtrace", "_Unwind_GetIP",
+    "__gcc_personality_v0", "__aeabi_unwind_cpp_pr0", "__aeabi_unwind_cpp_pr1", "__aeabi_unwind_cpp_pr2",
+})  # fmt: skip
 # Both together, where one library has both.
 _ALL = _MATH | _C
 
@@ -43,7 +52,11 @@ class Library(NamedTuple):
 
 # By the letters behind -l. Keys are `version_kind` of targets, or else their object format.
 _LIBRARIES: Mapping[str, Mapping[str, Library]] = {
-    "glibc": {"m": Library("libm.so.6", _MATH), "c": Library("libc.so.6", _C)},
+    "glibc": {
+        "m": Library("libm.so.6", _MATH),
+        "c": Library("libc.so.6", _C | _LOADER),
+        "gcc_s": Library("libgcc_s.so.1", _UNWINDING),
+    },
     "musl": {"m": Library("libc.so", _MATH), "c": Library("libc.so", _C)},
     "android-api": {"m": Library("libm.so", _MATH), "c": Library("libc.so", _C)},
     "macho": {letters: Library("/usr/lib/libSystem.B.dylib", _ALL) for letters in ("m", "c", "System")},

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["CodeObject", "read_objects"]
 
 
+_SLIM_LTO = "__gnu_lto_slim"  # what GCC defines in an object for its linker plugin alone
+_CONSTRUCTORS = (".ctors", ".dtors", ".CRT$XC", ".CRT$XI", ".CRT$XT")
+
+
 class CodeObject(NamedTuple):
     """An object and its global names, as C has them. `member` says that it is of an archive: taken if it is needed."""
 
@@ -22,6 +26,7 @@ class CodeObject(NamedTuple):
     defined: frozenset[str]
     undefined: frozenset[str]  # weak ones are not among them
     symbols: tuple[str, ...] = ()  # those that are defined, as the object has them
+    constructors: str = ""  # the section of functions to be called at loading, where linkers differ about it
 
 
 def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[CodeObject]:
@@ -52,6 +57,12 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
     _check_platform(path, target, report)
     if report.faults:
         raise FormatError(f"{report.faults[0].part} cannot be read: {report.faults[0].error}", where=path)
+    if any(one.name == _SLIM_LTO for one in report.symbols()):
+        raise InputError(
+            "the object holds no code, only GCC's own form of it (LTO)",
+            where=path,
+            hint="compile it without -flto, or with -ffat-lto-objects",
+        )
     functions, defined, undefined = set(), set(), set()
     symbols: dict[str, None] = {}
     prefix = target.symbol_prefix
@@ -77,6 +88,7 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
         frozenset(defined),
         frozenset(undefined) - frozenset(defined),
         tuple(symbols),
+        next((one.name for one in report.sections if one.size and one.name.startswith(_CONSTRUCTORS)), ""),
     )
 
 

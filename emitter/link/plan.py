@@ -6,6 +6,7 @@ import os
 
 from emitter.errors import InputError, LayoutError, UsageError, shown
 from emitter.image.elf import KEPT_ALIGNMENT
+from emitter.link.advice import check_constructors, warn_of_features, warn_of_options, warn_of_variables
 from emitter.link.find import Linker, find_linker
 from emitter.link.resolve import FLOAT_MARK, Wants, needed_members, resolve
 from emitter.model import Section, Symbol
@@ -64,6 +65,7 @@ def plan_code(  # noqa: PLR0917 - what one output is
     shown_tensors: Sequence[TensorSymbol],
     large: bool,
     say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> tuple[Code, FilePlan]:
     """Compile the code of `package`, resolve its names, and return it with the plan of what the emitter itself writes.
 
@@ -74,7 +76,7 @@ def plan_code(  # noqa: PLR0917 - what one output is
     script = options.version_script
     if script is not None and not os.path.isfile(script):
         raise UsageError("no such file", where=f"--version-script {shown(script)}")
-    objects, variables, functions = _objects(package, options, target, say)
+    objects, variables, functions, started = _objects(package, options, target, say, warn)
     linked = format_ == "library"
     wants = resolve(
         target,
@@ -88,6 +90,8 @@ def plan_code(  # noqa: PLR0917 - what one output is
         linked=linked,
     )
     _check_exports(options, objects, functions, symbol, all_tensors)
+    warn_of_variables(package, wants, variables, warn)
+    warn_of_options(options, objects, functions, format_, warn)
     if linked:
         _check_alignment(target, pack)
     attached = _is_attached(target, format_, wants, say)
@@ -111,6 +115,8 @@ def plan_code(  # noqa: PLR0917 - what one output is
     else:
         linker = find_linker(target, options.linker, say)
         plan = _object(target, path, model)
+    if linked:
+        check_constructors(target, linker, objects, started)
     own = {symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in shown_tensors)}
     data = sorted(own) + sorted(set(options.export) - functions.keys() - own)
     name = (options.soname or options.install_name) if linked else None
@@ -120,9 +126,9 @@ def plan_code(  # noqa: PLR0917 - what one output is
 
 
 def _objects(
-    package: Package, options: Options, target: Target, say: Callable[[str], None]
-) -> tuple[list[CodeObject], dict[str, Variable], dict[str, list[str] | None]]:
-    """Return all objects, what the IR says of variables that it declares, and the functions that are exported."""
+    package: Package, options: Options, target: Target, say: Callable[[str], None], warn: Callable[[str], None]
+) -> tuple[list[CodeObject], dict[str, Variable], dict[str, list[str] | None], list[str]]:
+    """Return all objects, what the IR says of variables that it declares, what is exported, and its constructors."""
     from emitter.code import read_source
     from emitter.compile import compile_code, settings_of
     from emitter.link.objects import read_objects
@@ -131,6 +137,7 @@ def _objects(
     objects: list[CodeObject] = []
     variables: dict[str, Variable] = {}
     functions: dict[str, list[str] | None] = {}
+    started: list[str] = []
     if modules:
         settings = settings_of(
             target,
@@ -144,7 +151,12 @@ def _objects(
         )
         compiled = compile_code(modules, target, settings, cache=not options.no_cache, say=say)
         objects += read_objects(", ".join(one.path for one in modules), compiled.data, target, "object")
-        variables, functions = compiled.variables, dict(compiled.signatures)
+        variables, started = compiled.variables, compiled.constructors
+        # Without those that LLVM found to be of no use (linkonce).
+        functions = {name: types for name, types in compiled.signatures.items() if name in objects[0].defined}
+        warn_of_features(target, compiled.beyond, warn)
+        if not options.export:
+            functions |= dict.fromkeys(sorted(objects[0].functions - functions.keys()))  # aliases of functions
     for one in package.code:
         if one.kind in ("object", "archive"):
             objects += read_objects(one.path, read_source(one), target, one.kind)
@@ -155,7 +167,9 @@ def _objects(
     for name in sorted(given & set(options.export) if options.export else given):
         functions.setdefault(name, None)
     _check_once(objects)
-    return objects, variables, functions
+    # What C cannot declare: names of C++ and Rust, which are reserved in C.
+    functions = {name: None if name.startswith(("_Z", "_R")) else types for name, types in functions.items()}
+    return objects, variables, functions, started
 
 
 def _check_once(objects: Sequence[CodeObject]) -> None:

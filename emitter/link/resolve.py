@@ -76,7 +76,8 @@ def resolve(
     """Find out who gives each name that `objects` leave undefined. `tensors` are the symbols that all tensors have.
 
     `linked` is False for outputs that others link: their C library is not our affair. Raises InputError for a variable
-    of another size than its tensor and for names that nobody gives, UsageError for a library that is not known.
+    of another size than its tensor and for names that nobody gives, UsageError for a library that is not known, and for
+    names that a DLL would leave undefined.
     """
     defined = {name for one in objects for name in one.defined}
     wanted = {name: one.path for one in reversed(objects) for name in one.undefined if name not in defined}
@@ -97,6 +98,12 @@ def resolve(
                 expected=f"{tensor.size} bytes",
                 actual=f"{variable.size} bytes, {variable.type}",
             )
+    if allowed and linked and target.object_format == "coff":
+        raise UsageError(
+            "a DLL leaves nothing to the program that loads it",
+            where=f"--allow-undefined {shown(allowed[0])}",
+            hint="give the code that defines it, or let the program hand in its address",
+        )
     real, known = _libraries(target, libs, folders)
     used: dict[Library, list[str]] = {}
     referenced, missing, leaves = [], [], []
@@ -151,6 +158,16 @@ def _libraries(target: Target, libs: Sequence[str], folders: Sequence[str]) -> t
     return real, known
 
 
+def _other_name(name: str, tensors: Mapping[str, TensorSymbol]) -> str | None:
+    """Return the --name with which a tensor would have the symbol `name`; None if there is none."""
+    for symbol in tensors:
+        own, sign, tail = symbol.partition("_t_")
+        head = name.removesuffix(sign + tail)
+        if sign and head and head not in (name, own):
+            return head
+    return None
+
+
 def _missing(  # noqa: PLR0917 - what there is to say of a name
     target: Target,
     missing: Sequence[str],
@@ -178,9 +195,13 @@ def _missing(  # noqa: PLR0917 - what there is to say of a name
             elif name in variables:
                 some = ", ".join(list(tensors)[:3])
                 hints.append(f"the tensors' symbols are {some}; --symbol-prefix changes them" if some else "")
+        named = _other_name(name, tensors)
+        if named is not None:
+            hints.insert(0, f"add --name {named}")
     if len(missing) > _LISTED:
         said.append(f"and {len(missing) - _LISTED} more")
-    hints.append("--allow-undefined NAME leaves one to the program")
+    if target.object_format != "coff":
+        hints.append("--allow-undefined NAME leaves one to the program")
     return InputError(
         "no tensor, object or library gives what the code refers to",
         where=", ".join(dict.fromkeys(wanted[name] for name in missing[:_LISTED])),
