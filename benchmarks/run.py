@@ -21,11 +21,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
-from benchmarks.attach import attached  # noqa: E402 - found through the lines above
-from benchmarks.code import code  # noqa: E402
-from benchmarks.sections import MB, QUICK, Bench, Section  # noqa: E402
-from benchmarks.sections import SECTIONS as OWN_SECTIONS  # noqa: E402
-from benchmarks.verified import verified  # noqa: E402
+from benchmarks.attach import attached
+from benchmarks.code import code
+from benchmarks.sections import MB, QUICK, Bench, Section
+from benchmarks.sections import SECTIONS as OWN_SECTIONS
+from benchmarks.verified import verified
 
 SECTIONS = (*OWN_SECTIONS, attached, code, verified)
 

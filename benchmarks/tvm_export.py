@@ -24,13 +24,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
-import numpy as np  # noqa: E402 - found through the lines above
-import tvm  # noqa: E402
-import tvm_ffi  # noqa: E402
+import numpy as np
+import tvm
+import tvm_ffi
 
-from benchmarks import make_resnet18  # noqa: E402
-from emitter import Package  # noqa: E402
-from emitter.interop.tvm import emit_library_bin, fpack_imports  # noqa: E402
+from benchmarks import make_resnet18
+from emitter import Package
+from emitter.interop.tvm import emit_library_bin, fpack_imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -55,21 +55,21 @@ class CodeDirectory(NamedTuple):
     length: int
     version: int
     flags: int
-    hashOffset: int  # noqa: N815 - the names of the specification
-    identOffset: int  # noqa: N815
-    nSpecialSlots: int  # noqa: N815
-    nCodeSlots: int  # noqa: N815
-    codeLimit: int  # noqa: N815
-    hashSize: int  # noqa: N815
-    hashType: int  # noqa: N815
+    hashOffset: int
+    identOffset: int
+    nSpecialSlots: int
+    nCodeSlots: int
+    codeLimit: int
+    hashSize: int
+    hashType: int
     platform: int
-    pageSize: int  # noqa: N815
-    scatterOffset: int  # noqa: N815
+    pageSize: int
+    scatterOffset: int
     ident: str
     team: str
-    execSegBase: int  # noqa: N815
-    execSegLimit: int  # noqa: N815
-    execSegFlags: int  # noqa: N815
+    execSegBase: int
+    execSegLimit: int
+    execSegFlags: int
 
     @property
     def adhoc(self) -> bool:
