@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,6 @@ from tests.support import build_pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from emitter.package import ByteOrder
 
@@ -689,7 +689,8 @@ def test_c_compiles_without_a_warning(tmp_path: Path, compiler: str, options: tu
 )
 def test_the_core_links_without_any_library(tmp_path: Path, compiler: str, level: str) -> None:
     options = (level, "-ffreestanding", "-nostdlib", "-static", "-fno-stack-protector")
-    c_tools.build(compiler, str(tmp_path / "core"), *options, os.path.join(c_tools.DATA, "core.c"))
+    core = c_tools.build(compiler, str(tmp_path / "core"), *options, os.path.join(c_tools.DATA, "core.c"))
+    assert b"\0emitter0_validate\0" in Path(core).read_bytes()  # the symbol table: what was linked is all of the core
 
 
 def test_the_core_includes_nothing_else(tmp_path: Path) -> None:

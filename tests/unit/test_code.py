@@ -183,6 +183,7 @@ def test_names_are_resolved_before_anything_is_linked(change: dict[str, str], me
 
 def test_an_array_of_no_extent_takes_any_tensor(tmp_path: Path) -> None:
     emit(package(IR.replace("12 x", "0 x")), tmp_path / "libnet.a", target="x86_64-linux-gnu")
+    assert b"\0net_t_w\0at\0" in (tmp_path / "libnet.a").read_bytes()  # the index of the archive: both are defined
 
 
 def test_the_prefix_says_what_tensors_are_called(tmp_path: Path) -> None:

@@ -253,9 +253,11 @@ def test_two_modules_are_linked_and_may_not_define_the_same(tmp_path: Path) -> N
 
 def test_assembly_that_is_empty_or_the_hosts_own_compiles(tmp_path: Path) -> None:
     barrier = 'define void @g() {\n call void asm sideeffect "", "~{memory}"()\n ret void\n}\n'
-    make(tmp_path, IR + barrier, target="aarch64-linux-gnu")
+    assert b"\0at\0g\0" in make(tmp_path, IR + barrier, target="aarch64-linux-gnu")  # the index of the archive
     if targets.resolve("native").target.name == "x86_64-linux-gnu":
-        make(tmp_path, IR + barrier.replace('""', '"pause"'))
+        pause = b"\xf3\x90"
+        assert pause in make(tmp_path, IR + barrier.replace('""', '"pause"'))
+        assert pause not in make(tmp_path, IR + barrier)
 
 
 def test_the_same_code_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,8 @@ def header(
     return render_header(name=name, package=package, plan=plan, symbols=chosen, **options)
 
 
-def compiles(tmp_path: Path, text: str) -> None:
-    """Compile a file that includes a header twice, and uses every accessor."""
+def compiles(tmp_path: Path, text: str) -> list[str]:
+    """Compile a file that includes a header twice, and uses every accessor; return the accessors."""
     (tmp_path / "model.h").write_text(text)
     accessors = re.findall(r"^model_INLINE_ .*?(\w+\(void\))$", text, re.MULTILINE)
     body = "\n".join(
@@ -77,6 +77,7 @@ def compiles(tmp_path: Path, text: str) -> None:
         source.write_text(f'#include "model.h"\n#include "model.h"\n{body}\n')
         output = str(tmp_path / "user.o")
         c_tools.build(compiler, output, *c_tools.WARNINGS, *options, f"-I{tmp_path}", "-c", str(source))
+    return accessors
 
 
 def test_names_of_any_kind_stay_in_their_comments(tmp_path: Path) -> None:
@@ -94,7 +95,8 @@ def test_names_of_any_kind_stay_in_their_comments(tmp_path: Path) -> None:
 def test_names_of_any_kind_become_symbols(tmp_path: Path, name: str) -> None:
     package = Package()
     package.add_raw(name, b"x")
-    compiles(tmp_path, header(package))
+    used = compiles(tmp_path, header(package))
+    assert any(re.fullmatch(r"model_t_\w+_data\(void\)", accessor) for accessor in used), used
 
 
 def test_the_schema_alone_decides_the_bytes() -> None:
@@ -428,11 +430,19 @@ def test_headers_of_two_packages_and_of_two_interfaces_meet(tmp_path: Path) -> N
     (tmp_path / "other.h").write_text(header(package, "other"))
     later = header(package, "later").replace("EMITTER0_", "EMITTER1_")
     (tmp_path / "later.h").write_text(later)
+    names = ("model", "other", "later")
     source = tmp_path / "user.c"
-    source.write_text('#include "model.h"\n#include "other.h"\n#include "later.h"\n')
+    source.write_text(
+        "".join(f'#include "{name}.h"\n' for name in names)
+        + "".join(
+            f"size_t {name}_now(void);\nsize_t {name}_now(void) {{ return {name}_data_size(); }}\n" for name in names
+        )
+    )
     for compiler, language in (("gcc", "c"), ("g++", "c++")):
         options = (*c_tools.WARNINGS, f"-I{tmp_path}", "-x", language, "-c", str(source))
-        c_tools.build(compiler, str(tmp_path / "user.o"), *options)
+        user = c_tools.build(compiler, str(tmp_path / "user.o"), *options)
+        needed = {line.split()[-1] for line in c_tools.run("nm", "-u", user).stdout.splitlines()}
+        assert needed >= {f"{name}_size" for name in names}
 
 
 def test_the_guard_has_the_interface_of_emitter_h() -> None:

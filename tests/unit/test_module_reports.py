@@ -103,9 +103,10 @@ def test_many_modules_are_cut_short_in_text(tmp_path: Path, capsys: pytest.Captu
 
 def test_offsets_count_in_the_sidecar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, "libs.so", sidecar=True)
-    for module in modules_of(json.loads(printed(capsys, "inspect", path, "--json"))):
-        for form in module["alternatives"]:
-            stored(tmp_path / "libs.pack", form)
+    reported = modules_of(json.loads(printed(capsys, "inspect", path, "--json")))
+    found = [[stored(tmp_path / "libs.pack", form) for form in module["alternatives"]] for module in reported]
+    with load(path) as library:
+        assert found == [[bytes(form.bytes()) for form in module.alternatives] for module in library.modules]
 
 
 def test_sizes_add_up_with_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,8 +163,10 @@ def test_incbin_alignment_is_at_least_the_originals() -> None:
 def test_every_target_with_an_operating_system_gets_a_stack_note(tmp_path: Path, style: Style) -> None:
     for name in (name for name in TARGET_NAMES if load(name).image_suffix):
         write_styled(name, style, package_of({"a": b"abc"}), tmp_path / "o.o")
+        # Empty, and not executable: that is what it says of the stack.
         with (tmp_path / "o.o").open("rb") as file:
-            section_of(ELFFile(file), ".note.GNU-stack")
+            note = section_of(ELFFile(file), ".note.GNU-stack")
+            assert (note["sh_type"], note["sh_flags"], note["sh_size"]) == ("SHT_PROGBITS", 0, 0), name
 
 
 def tensor_of(size: int) -> Tensor:

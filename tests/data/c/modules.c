@@ -8,10 +8,18 @@
 
 #ifdef WITH_DLPACK
 #include <dlpack/dlpack.h>
+#define SAME(theirs, ours, name) typedef char same_##name[offsetof(DLTensor, theirs) == offsetof(emitter_dltensor, ours) ? 1 : -1]
 typedef char same_size[sizeof(DLTensor) == sizeof(emitter_dltensor) ? 1 : -1];
-typedef char same_shape[offsetof(DLTensor, shape) == offsetof(emitter_dltensor, shape) ? 1 : -1];
-typedef char same_dtype[offsetof(DLTensor, dtype) == offsetof(emitter_dltensor, dtype_code) ? 1 : -1];
-typedef char same_offset[offsetof(DLTensor, byte_offset) == offsetof(emitter_dltensor, byte_offset) ? 1 : -1];
+SAME(data, data, data);
+SAME(device.device_type, device_type, device_type);
+SAME(device.device_id, device_id, device_id);
+SAME(ndim, ndim, ndim);
+SAME(dtype.code, dtype_code, code);
+SAME(dtype.bits, dtype_bits, bits);
+SAME(dtype.lanes, dtype_lanes, lanes);
+SAME(shape, shape, shape);
+SAME(strides, strides, strides);
+SAME(byte_offset, byte_offset, byte_offset);
 #endif
 
 #include <inttypes.h>
