@@ -11,8 +11,9 @@ from emitter.attach.library import Library
 from emitter.attach.references import check_references
 from emitter.attach.stub import PLACEHOLDER_AT, exported_names
 from emitter.errors import LayoutError, UsageError
+from emitter.image import check_alignment, place_pack
 from emitter.image.elf import KEPT_ALIGNMENT, PACK_SECTION
-from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignment
+from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up
 from emitter.limits import exceeded, too_large
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.records import TYPE_CHECKING, NamedTuple
@@ -86,14 +87,7 @@ def plan_attach(
     tell = say or (lambda _line: None)
     library = Library(data, target, where)
     stub = library.find_stub()
-    if pack.alignment > KEPT_ALIGNMENT:
-        raise LayoutError(
-            "a library cannot keep the alignment of a tensor",
-            where=f"target {target.name}",
-            expected=f"at most {KEPT_ALIGNMENT}",
-            actual=pack.alignment,
-            hint="loaders place libraries at multiples of a page: ask for less",
-        )
+    check_alignment(target, pack, KEPT_ALIGNMENT, "")
     values = {name.encode(): (0, pack.total_size), b"emitter_pack": (0, pack.total_size)}
     values |= {symbol.name.encode(): (symbol.offset, symbol.size) for symbol in symbols}
     check_references(library, stub, values.keys())
@@ -101,9 +95,7 @@ def plan_attach(
     # What was linked ends where the section headers begin, unless something stands behind them.
     kept = _end_of_contents(library)
     page = max(1, *(load.p_align for load in library.loads))
-    offset = align_up(kept, KEPT_ALIGNMENT)
-    if pack.payload_start % KEPT_ALIGNMENT == 0:
-        offset += -(offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
+    offset = place_pack(kept, KEPT_ALIGNMENT, pack)
     # The same place in a page as in the file, in the first page behind all others.
     memory_end = align_up(max(load.p_vaddr + load.p_memsz for load in library.loads), page)
     notes = _find_notes(library, stub)

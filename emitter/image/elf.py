@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from emitter import elf
 from emitter.errors import LayoutError, shown
-from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up, bulk_alignment
+from emitter.image import check_alignment, place_pack
+from emitter.layout import BUILD_ID_SIZE, FilePlan, Piece, align_up
 from emitter.limits import ELF32_MAX_FILE_SIZE
 from emitter.pack.format import VERSION_MAJOR, VERSION_MINOR
 from emitter.records import TYPE_CHECKING, NamedTuple
@@ -160,7 +161,7 @@ def plan_image(
     near_end = _place(near, encoding.ehdr_size + phnum * encoding.phdr_size)
     for section in near:
         section.address = section.offset
-    packed.offset = packed.address = _pack_offset(near_end, pack)
+    packed.offset = packed.address = place_pack(near_end, KEPT_ALIGNMENT, pack)
     for section in fatbins:
         section.offset = section.address = packed.end
     # The note stands behind the pack: it holds a distance, and patchelf moves what stands where it wants room for more
@@ -246,14 +247,7 @@ def plan_image(
 
 def _check_request(target: Target, pack: PackPlan, soname: str) -> bytes:
     """Refuse what no library can hold; return the soname as the file system spells it."""
-    if pack.alignment > KEPT_ALIGNMENT:
-        raise LayoutError(
-            "a library cannot keep the alignment of a tensor",
-            where=f"target {target.name}",
-            expected=f"at most {KEPT_ALIGNMENT}",
-            actual=pack.alignment,
-            hint="loaders place libraries at multiples of a page: ask for less, or emit an object, which keeps it",
-        )
+    check_alignment(target, pack, KEPT_ALIGNMENT)
     try:
         name = soname.encode(errors="surrogateescape")  # file names need not be UTF-8
     except UnicodeEncodeError:
@@ -284,14 +278,6 @@ def _symbol_section(name: str, sh_type: int, encoding: Encoding, count: int, lin
     section = _Section(name, sh_type, size=(1 + count) * encoding.sym_size, alignment=encoding.word_size)
     section.link, section.info, section.entsize = link, 1, encoding.sym_size
     return section
-
-
-def _pack_offset(start: int, pack: PackPlan) -> int:
-    """Return the first multiple of KEPT_ALIGNMENT from `start` that gives the payload a good file offset."""
-    offset = align_up(start, KEPT_ALIGNMENT)
-    if pack.payload_start % KEPT_ALIGNMENT == 0:
-        offset += -(offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
-    return offset
 
 
 def _place(sections: Sequence[_Section], position: int) -> int:

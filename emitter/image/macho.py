@@ -13,10 +13,11 @@ import os
 
 from emitter import macho
 from emitter.errors import LayoutError, shown
+from emitter.image import check_alignment, place_pack
 from emitter.image.signature import ALIGNMENT as SIGNATURE_ALIGNMENT
 from emitter.image.signature import plan_signature
 from emitter.image.trie import export_trie
-from emitter.layout import UUID_SIZE, FilePlan, PageHashes, Piece, align_up, bulk_alignment
+from emitter.layout import UUID_SIZE, FilePlan, PageHashes, Piece, align_up
 from emitter.limits import MACHO_MAX_FILE_SIZE
 from emitter.records import TYPE_CHECKING
 
@@ -73,9 +74,7 @@ def plan_image(
     # Places: the size stands at the end of `__TEXT`, the pack in a segment of its own.
     text_size = align_up(commands_end + _HEADER_SLACK + _SIZE_WORD, SEGMENT_ALIGNMENT)
     size_offset = text_size - _SIZE_WORD
-    pack_offset = text_size
-    if pack.payload_start % SEGMENT_ALIGNMENT == 0:
-        pack_offset += -(pack_offset + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
+    pack_offset = place_pack(text_size, SEGMENT_ALIGNMENT, pack)
     # dyld refuses an export behind the segment: an empty tensor at the very end has an address there.
     reach = max([pack.total_size, *(symbol.offset + 1 for symbol in symbols)])
     data_end = align_up(pack_offset + reach, SEGMENT_ALIGNMENT)
@@ -167,14 +166,7 @@ def _commands(  # noqa: PLR0917 - the places of six tables, in the order of the 
 def _check_request(target: Target, pack: PackPlan, install_name: str) -> tuple[MachO, bytes]:
     """Refuse what no library can hold; return what the target says, and the install name as bytes."""
     facts = macho.facts_of(target)
-    if pack.alignment > target.max_page_size:
-        raise LayoutError(
-            "a library cannot keep the alignment of a tensor",
-            where=f"target {target.name}",
-            expected=f"at most {target.max_page_size}",
-            actual=pack.alignment,
-            hint="libraries are placed at multiples of a page: ask for less, or emit an object, which keeps it",
-        )
+    check_alignment(target, pack, target.max_page_size)
     try:
         path = install_name.encode(errors="surrogateescape")  # file names need not be UTF-8
     except UnicodeEncodeError:

@@ -15,7 +15,8 @@ import struct
 
 from emitter import coff
 from emitter.errors import LayoutError
-from emitter.layout import FilePlan, Piece, align_up, bulk_alignment
+from emitter.image import check_alignment, place_pack
+from emitter.layout import FilePlan, Piece, align_up
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,14 +64,7 @@ def plan_image(
     payload alignment above 4096, for more than 65535 exports, and for an image that the target cannot map.
     """
     facts = coff.facts_of(target)
-    if pack.alignment > _PAGE:
-        raise LayoutError(
-            "a library cannot keep the alignment of a tensor",
-            where=f"target {target.name}",
-            expected=f"at most {_PAGE}",
-            actual=pack.alignment,
-            hint="loaders place libraries at multiples of a page: ask for less, or emit an object, which keeps 8192",
-        )
+    check_alignment(target, pack, _PAGE, ", or emit an object, which keeps 8192")
     _check_size(target, pack.total_size)
 
     size_name = f"{name}_size"
@@ -90,7 +84,7 @@ def plan_image(
     directory = rdata + word
     directory_size = _directory_size(exports, dll_name)
     rdata_size = word + directory_size
-    at_pack = _pack_address(rdata + rdata_size, pack)
+    at_pack = place_pack(rdata + rdata_size, _PAGE, pack)
     if align_up(rdata + rdata_size, _PAGE) != at_pack:
         rdata_size = at_pack - rdata  # no hole between sections: Windows takes none
     end = align_up(at_pack + pack.total_size, _PAGE)
@@ -128,14 +122,6 @@ def _check_size(target: Target, size: int) -> None:
             actual=size,
             hint="split the package into several libraries, or write a .pack and map it",
         )
-
-
-def _pack_address(start: int, pack: PackPlan) -> int:
-    """Return the first page from `start` that gives the payload a good file offset."""
-    address = align_up(start, _PAGE)
-    if pack.payload_start % _PAGE == 0:
-        address += -(address + pack.payload_start) % bulk_alignment(pack.total_size - pack.payload_start)
-    return address
 
 
 def _directory_size(exports: Sequence[bytes], dll_name: str) -> int:
