@@ -14,7 +14,7 @@ from emitter.errors import UsageError, shown
 from emitter.pack import format as fmt
 from emitter.package import BufferSource, Extent, FileSource, Tensor, flat_view
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.values import check_metadata, check_text, typed
+from emitter.values import check_alignment, check_metadata, check_text, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,15 +122,7 @@ def make_alternative(
         raise UsageError(
             "the schema version cannot be written", where=where, expected=expected, actual=typed(schema_version)
         )
-    if alignment is not None and not (
-        type(alignment) is int and 0 < alignment <= fmt.MAX_ALIGNMENT and alignment & (alignment - 1) == 0
-    ):
-        raise UsageError(
-            "the alignment cannot be kept",
-            where=where,
-            expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}",
-            actual=typed(alignment),
-        )
+    check_alignment(alignment, where)
     conditions = tuple(
         parse_requirement(key, text, where)
         for key, text in sorted(check_metadata(requires, f"{where}: requires").items())

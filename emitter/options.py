@@ -7,9 +7,8 @@ import os
 from emitter.errors import UsageError, shown
 from emitter.layout import identifier
 from emitter.model import Visibility
-from emitter.pack.format import MAX_ALIGNMENT
 from emitter.records import TYPE_CHECKING, NamedTuple
-from emitter.values import output_path
+from emitter.values import check_alignment, output_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -274,9 +273,7 @@ def check_options(
         raise UsageError(
             "--large-data cannot be combined with --section", hint="the section's name decides: leave one out"
         )
-    align = options.align
-    if align is not None and not (0 < align <= MAX_ALIGNMENT and align & (align - 1) == 0):
-        raise UsageError("the alignment cannot be kept", expected=f"a power of two, 1 to {MAX_ALIGNMENT}", actual=align)
+    check_alignment(options.align)
     if options.region is not None and options.linker_script is None:
         raise UsageError("--region says something of a linker script", hint="add --linker-script")
     for name, value in (

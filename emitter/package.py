@@ -22,7 +22,7 @@ from emitter.sources import (
     Source,
     flat_view,
 )
-from emitter.values import check_metadata, check_text, path_text, payload_bytes, typed
+from emitter.values import check_alignment, check_metadata, check_text, path_text, payload_bytes, typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -358,14 +358,5 @@ def _check(tensor: object) -> None:
     if not isinstance(tensor.shape, tuple):
         raise UsageError("the shape is not a tuple", where=where, actual=typed(tensor.shape))
     payload_bytes(tensor.dtype, tensor.shape, where)
-    alignment = tensor.alignment
-    if alignment is not None and not (
-        type(alignment) is int and 0 < alignment <= fmt.MAX_ALIGNMENT and alignment & (alignment - 1) == 0
-    ):
-        raise UsageError(
-            "the alignment cannot be kept",
-            where=where,
-            expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}",
-            actual=typed(alignment),
-        )
+    check_alignment(tensor.alignment, where)
     check_metadata(tensor.metadata, where)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from emitter.dtypes import DType
 
 __all__ = [
+    "check_alignment",
     "check_function",
     "check_metadata",
     "check_text",
@@ -49,6 +50,17 @@ def output_path(path: object) -> str:
     if not possible:
         raise UsageError("the output has no name that a file can have", where=shown(name), hint="choose another name")
     return name
+
+
+def check_alignment(value: object, where: str | None = None) -> None:
+    """Raise UsageError unless `value` is an alignment that a pack can keep, or None."""
+    if value is not None and not (type(value) is int and 0 < value <= fmt.MAX_ALIGNMENT and value & (value - 1) == 0):
+        raise UsageError(
+            "the alignment cannot be kept",
+            where=where,
+            expected=f"a power of two, 1 to {fmt.MAX_ALIGNMENT}",
+            actual=typed(value),
+        )
 
 
 def check_function(value: object, what: str) -> None:
