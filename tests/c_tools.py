@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cross.table import find, skip_reason
 from emitter import Package, dtypes
 from emitter.checksum import crc32c
 from emitter.dtypes import DType
@@ -18,6 +19,8 @@ from emitter.package import BufferSource, ByteOrder, Extent, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cross.table import Toolchain
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 INCLUDE = os.path.join(ROOT, "loaders", "c")
@@ -32,6 +35,14 @@ def need(*tools: str) -> None:
     for tool in tools:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
+
+
+def toolchain_of(target: str) -> Toolchain:
+    """Return what builds and runs programs of a target; skip the test, by name, if a part of it is missing."""
+    reason, toolchain = skip_reason(target), find(target)
+    if reason is not None or toolchain is None:
+        pytest.skip(reason or target)
+    return toolchain
 
 
 def build(compiler: str, output: str, *arguments: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cross import table
+from tests.c_tools import toolchain_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,12 +30,7 @@ _HOSTS = {"arm64-apple-macos": "aarch64-linux-gnu", "x86_64-apple-macos": "x86_6
 
 def outcome(library: Path, target: str, entry: str, image: bytes) -> NDArray[np.float64]:
     """Return what the function `entry` of a library for `target` makes of `image`, run beside the library."""
-    host = _HOSTS[target]
-    reason = table.skip_reason(host)
-    if reason is not None:
-        pytest.skip(reason)
-    toolchain = table.find(host)
-    assert toolchain is not None
+    toolchain = toolchain_of(_HOSTS[target])
     folder = library.parent
     program, data = folder / "run_flat", folder / "image.bin"
     data.write_bytes(image)

@@ -11,7 +11,7 @@ import numpy as np
 
 from emitter import Package, emit
 from emitter.attach.stub import descriptor_header
-from tests.run.device import need
+from tests.c_tools import need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.run.device import INCLUDE, PROGRAMS, ROOT, need
+from tests.c_tools import need
+from tests.run.device import INCLUDE, PROGRAMS, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

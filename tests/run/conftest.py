@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cross.table import find, skip_reason
+from tests.c_tools import toolchain_of
 from tests.run.device import Device, Model, write_model
 from tests.windows import wine, wine32
 
@@ -22,10 +22,7 @@ def device_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Devi
     devices: dict[str, Device] = {}
 
     def get(name: str) -> Device:
-        reason = skip_reason(name)
-        toolchain = find(name)
-        if reason is not None or toolchain is None:
-            pytest.skip(reason or name)
+        toolchain = toolchain_of(name)
         if name not in devices:
             devices[name] = Device(toolchain, tmp_path_factory.mktemp(name))
         return devices[name]

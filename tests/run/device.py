@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import google_crc32c
 import numpy as np
-import pytest
 
 from cross.table import TOOLCHAINS
+from tests.c_tools import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, NDArray[np.generic]]
     Completed = subprocess.CompletedProcess[str]
 
-__all__ = ["ROOT", "TARGETS", "Device", "Model", "emit", "lines", "need", "write_model"]
+__all__ = ["ROOT", "TARGETS", "Device", "Model", "emit", "lines", "write_model"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAMS = os.path.join(ROOT, "cross", "programs")
@@ -32,13 +31,6 @@ INCLUDE = os.path.join(ROOT, "loaders", "c")
 TARGETS = [toolchain.name for toolchain in TOOLCHAINS]
 
 BIG_ENDIAN = ("s390x-linux-gnu",)
-
-
-def need(*tools: str) -> None:
-    """Skip the test for the first tool that is not installed."""
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
 
 
 def arrays(seed: int) -> Arrays:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tests.run.device import emit, need
+from tests.c_tools import need
+from tests.run.device import emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

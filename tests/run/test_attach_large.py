@@ -11,7 +11,7 @@ from emitter import Package, load, targets
 from emitter.attach.file import attach
 from emitter.pack.plan import plan_pack
 from tests.attach_files import USE, compile_kernels, link, linker, write_stub
-from tests.run.device import need
+from tests.c_tools import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable

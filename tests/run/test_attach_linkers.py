@@ -13,7 +13,8 @@ from emitter import Package, load, targets
 from emitter.attach.file import attach
 from emitter.pack.plan import plan_pack
 from tests.attach_files import LINKERS, USE, compile_kernels, hash_of, link, linker, write_stub
-from tests.run.device import TARGETS, Device, Model, need
+from tests.c_tools import need
+from tests.run.device import TARGETS, Device, Model
 from tests.support import build_pack
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from emitter.attach.plan import plan_attach
 from emitter.errors import UsageError
 from emitter.pack.plan import plan_pack
 from tests.attach_files import compile_kernels, link, linker, package_of, write_stub
-from tests.run.device import TARGETS, Device, need
+from tests.c_tools import need
+from tests.run.device import TARGETS, Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cross.table import BOARDS, find_board
-from tests.run.device import INCLUDE, PROGRAMS, emit, lines, need
+from tests.c_tools import need
+from tests.run.device import INCLUDE, PROGRAMS, emit, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

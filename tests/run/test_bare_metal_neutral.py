@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cross.table import BOARDS, find_board
+from tests.c_tools import need
 from tests.elf_objects import package_of, write_pack_object
-from tests.run.device import need
 from tests.run.test_neutral_objects import identity, run
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cross import table
 from emitter import Package, emit, load, targets
 from emitter.link.find import linkers
 from tests import flat, network
-from tests.run.device import need
+from tests.c_tools import need, toolchain_of
 from tests.windows import Wine, compile_and_link, mingw, wine
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ def _found(target: str) -> list[str]:
 
 @cache
 def _program(target: str, folder: Path) -> Path:
-    toolchain = table.find(target)
-    assert toolchain is not None
+    toolchain = toolchain_of(target)
     program = folder / f"run-{target}"
     subprocess.run([toolchain.c, RUNNER, "-o", str(program), "-ldl"], check=True)
     return program
@@ -78,11 +76,7 @@ def _assert_right(found: Any) -> None:
 def test_the_result_is_numpys(
     target: str, way_b: bool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    reason = table.skip_reason(target)
-    if reason is not None:
-        pytest.skip(reason)
-    toolchain = table.find(target)
-    assert toolchain is not None
+    toolchain = toolchain_of(target)
     code = network.compile_ir(tmp_path, target, way_b=way_b)
     image = tmp_path / "image.bin"
     image.write_bytes(network.image_bytes(targets.resolve(target).target.byte_order))
@@ -178,11 +172,7 @@ def test_a_library_for_apple_gives_numpys_result(target: str, way_b: bool, tmp_p
 @pytest.mark.parametrize("form", ["net.o", "libnet.a"])
 @pytest.mark.parametrize("target", ["x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"])
 def test_objects_and_archives_hold_code_and_data(target: str, form: str, tmp_path: Path) -> None:
-    reason = table.skip_reason(target)
-    if reason is not None:
-        pytest.skip(reason)
-    toolchain = table.find(target)
-    assert toolchain is not None
+    toolchain = toolchain_of(target)
     package = network.package()
     package.add_code(network.compile_ir(tmp_path, target))
     output, header = tmp_path / form, tmp_path / "net.h"
@@ -301,11 +291,7 @@ def test_a_library_without_variables_loads_at_every_page_size(
     target: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """What is read-only after relocation is then all that there is to write to."""
-    reason = table.skip_reason(target)
-    if reason is not None:
-        pytest.skip(reason)
-    toolchain = table.find(target)
-    assert toolchain is not None
+    toolchain = toolchain_of(target)
     image = network.image_file(tmp_path)
     program = _program(target, tmp_path_factory.getbasetemp())
     for number, linker in enumerate(_found(target)):

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import emitter
-from cross.table import find, skip_reason
 from emitter import Package, emit
 from emitter.device import read_program
 from emitter.inspect.view import View
 from emitter.loaders import CudaDriver
-from tests.c_tools import INCLUDE, WARNINGS, build, need
+from tests.c_tools import INCLUDE, WARNINGS, build, need, toolchain_of
 from tests.cuda_tools import (
     DATA,
     INPUTS,
@@ -278,10 +277,7 @@ def loader_of(language: str, folder: Path) -> list[str]:
     """Return the command that runs tests/data/cuda/load.c, compiled once."""
     output = folder / f"load-{language}"
     if language == "aarch64":
-        toolchain = find("cuda-host-aarch64")
-        reason = skip_reason("cuda-host-aarch64")
-        if reason or toolchain is None:
-            pytest.skip(reason or "no toolchain")
+        toolchain = toolchain_of("cuda-host-aarch64")
         if not output.exists():
             build(toolchain.c, str(output), "-D_GNU_SOURCE", *WARNINGS, str(DATA / "load.c"), "-ldl")
         return [*toolchain.runner(), str(output)]
@@ -292,8 +288,7 @@ def loader_of(language: str, folder: Path) -> list[str]:
 
 
 def foreign_driver(folder: Path) -> Path:
-    toolchain = find("cuda-host-aarch64")
-    assert toolchain is not None
+    toolchain = toolchain_of("cuda-host-aarch64")
     output = folder / "aarch64" / "libcuda.so.1"
     return output if output.exists() else standin(output.parent, compiler=toolchain.c)
 

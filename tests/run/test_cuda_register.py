@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cross.table import find, skip_reason
 from emitter import Package, emit
 from emitter.errors import EmitterError, InputError, LayoutError, TargetError, UsageError
-from tests.c_tools import need
+from tests.c_tools import need, toolchain_of
 from tests.cuda_tools import DATA, compile_device, images_of, nvcc_object, standin
 
 if TYPE_CHECKING:
@@ -31,11 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def need_target(target: str) -> list[str]:
     """Return what runs a program of the target; skip where nothing does."""
-    reason = skip_reason(target)
-    toolchain = find(target)
-    if reason or toolchain is None:
-        pytest.skip(reason or "no toolchain")
-    return toolchain.runner()
+    return toolchain_of(target).runner()
 
 
 def runtime(folder: Path, target: str = "cuda-host") -> Path:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cross.table import TOOLCHAINS
-from tests.run.device import TARGETS, Device, Model, need
+from tests.c_tools import need
+from tests.run.device import TARGETS, Device, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.run.device import TARGETS, Device, Model, need
+from tests.c_tools import need
+from tests.run.device import TARGETS, Device, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cross.table import TOOLCHAINS, find, skip_reason
+from cross.table import TOOLCHAINS
 from emitter.checksum import crc32c
 from emitter.image.elf import plan_image
 from emitter.pack.plan import plan_pack
 from emitter.package import Package
 from emitter.targets import load
+from tests.c_tools import need, toolchain_of
 from tests.elf_images import pattern, section_of, write_image
 
 if TYPE_CHECKING:
@@ -77,12 +78,6 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def need(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-
-
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Return a function that compiles the program for a target, once."""
@@ -90,12 +85,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     built: dict[str, str] = {}
 
     def build(name: str) -> str:
-        reason = skip_reason(name)
-        if reason:
-            pytest.skip(reason)
+        toolchain = toolchain_of(name)
         if name not in built:
-            toolchain = find(name)
-            assert toolchain is not None
             source = folder / "program.c"
             source.write_text(PROGRAM)
             built[name] = str(folder / name)
@@ -109,15 +100,11 @@ every_toolchain = pytest.mark.parametrize("name", [toolchain.name for toolchain 
 
 
 def runner(name: str, page_size: int | None = None) -> list[str]:
-    toolchain = find(name)
-    assert toolchain is not None
-    return toolchain.runner(page_size)
+    return toolchain_of(name).runner(page_size)
 
 
 def tool(name: str, command: str) -> str:
-    toolchain = find(name)
-    assert toolchain is not None
-    return toolchain.tool(command)
+    return toolchain_of(name).tool(command)
 
 
 EDITS: dict[str, list[list[str]]] = {
@@ -211,8 +198,7 @@ def test_direct_linking_works_or_is_refused(
 ) -> None:
     """The payload is never copied into the program without a word."""
     program(name)
-    toolchain = find(name)
-    assert toolchain is not None
+    toolchain = toolchain_of(name)
     command = {"bfd": toolchain.tool("ld"), "lld": "ld.lld", "mold": "mold"}[linker]
     need(command)
     # A cross gcc looks for `ld` where -B says, and for no linker of another name.
@@ -266,8 +252,7 @@ def test_last_byte_of_5_gib_is_read(name: str, program: Callable[[str], str], tm
     from tests.elf_images import symbols_of
 
     program(name)
-    toolchain = find(name)
-    assert toolchain is not None
+    toolchain = toolchain_of(name)
     size = 5 << 30
     weights = tmp_path / "weights.bin"
     with weights.open("wb") as file:
@@ -295,8 +280,7 @@ def test_relro_is_in_force(program: Callable[[str], str], tmp_path: Path) -> Non
     """After loading, no page of the library is writable."""
     name = "x86_64-linux-gnu"
     program(name)
-    toolchain = find(name)
-    assert toolchain is not None
+    toolchain = toolchain_of(name)
     if not toolchain.native:
         pytest.skip("/proc/self/maps of an emulated program shows the emulator")
     image = write_image(tmp_path / "libmodel.so", load(name), PAYLOADS)

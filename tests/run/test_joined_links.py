@@ -12,8 +12,8 @@ import pytest
 
 from emitter import emit, load, targets
 from tests import flat, network
+from tests.c_tools import need
 from tests.macho_files import parse, run
-from tests.run.device import need
 from tests.run.test_macho_links import CPUS, LIB_SYSTEM
 from tests.windows import Wine, clang_for_mingw, mingw, wine
 

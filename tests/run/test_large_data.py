@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cross.table import Toolchain, find, skip_reason
 from emitter import Package, emit, load
 from emitter.limits import linkers
 from emitter.targets import resolve
-from tests.c_tools import INCLUDE
+from tests.c_tools import INCLUDE, toolchain_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,13 +45,6 @@ def package(weights: Path) -> Package:
     made = Package()
     made.add_input(f"raw:{weights}", prefix="w")
     return made
-
-
-def toolchain_of(target: str) -> Toolchain:
-    reason, toolchain = skip_reason(target), find(target)
-    if reason or toolchain is None:
-        pytest.skip(reason or f"no compiler for {target}")
-    return toolchain
 
 
 def run(*command: str, cwd: Path | None = None) -> str:

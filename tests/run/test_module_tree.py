@@ -14,8 +14,9 @@ from emitter import emit, load
 from emitter.checksum import crc32c
 from emitter.loaders import ModuleSource, Registry
 from emitter.targets import load as load_target
+from tests.c_tools import need
 from tests.module_packages import GRAPH, module_package
-from tests.run.device import PROGRAMS, TARGETS, need
+from tests.run.device import PROGRAMS, TARGETS
 from tests.run.test_bare_metal import build, every_board, execute
 from tests.windows import compile_and_link, mingw
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cross.table import Toolchain, find, skip_reason
+from cross.table import find
 from emitter.sections import pack_section
 from emitter.symbols import linker_script
 from emitter.targets import load
+from tests.c_tools import toolchain_of
 from tests.elf_objects import TARGET_NAMES, package_of, run, section_of, write_pack_object
 
 if TYPE_CHECKING:
@@ -52,11 +53,7 @@ class Builder:
     """Compiles, links and runs for one target in one directory."""
 
     def __init__(self, target_name: str, directory: Path) -> None:
-        reason = skip_reason(target_name)
-        toolchain = find(target_name)
-        if reason or toolchain is None:
-            pytest.skip(reason or f"no compiler for {target_name}")
-        self.toolchain: Toolchain = toolchain
+        self.toolchain = toolchain_of(target_name)
         self.directory = directory
         (directory / "main.c").write_text(CONSUMER)
         for number, text in enumerate(NEIGHBOURS, 1):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.run.device import Model, emit, lines, need
+from tests.c_tools import need
+from tests.run.device import Model, emit, lines
 from tests.windows import build, clang_for_mingw, compile_and_link, link_without_libc, mingw
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cross.table import find, skip_reason
+from tests.c_tools import toolchain_of
 from tests.elf_objects import package_of, run, write_styled
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ def write_original(style: Style, directory: Path, gcc: str, ld: str) -> None:
 def test_consumer_of_the_original_runs_unchanged(tmp_path: Path, target_name: str, style: Style, mode: str) -> None:
     if (style, mode) == ("ld", "-pie"):
         pytest.skip("an absolute size means nothing in a program that moves, whoever wrote the object")
-    reason = skip_reason(target_name)
-    toolchain = find(target_name)
-    if reason or toolchain is None:
-        pytest.skip(reason or target_name)
+    toolchain = toolchain_of(target_name)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a-b.bin").write_bytes(CONTENTS)
     (tmp_path / "consumer.c").write_text(CONSUMERS[style])

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cross.table import find, skip_reason
 from emitter.contents import package_of
 from emitter.dtypes import TABLE
 from emitter.errors import TargetError
 from emitter.extract import extract
 from emitter.interop.tvm import emit_library_bin, fpack_imports
 from emitter.package import BufferSource, Extent, Package, Tensor
+from tests.c_tools import toolchain_of
 from tests.elf_objects import run, section_of
 from tests.tvm_modules import (
     compile_host,
@@ -212,10 +212,7 @@ def shape_of(module: Any) -> Any:
 def test_an_export_for_another_cpu_needs_to_be_told_nothing(
     tmp_path: Path, triple: str, attributes: dict[str, Any]
 ) -> None:
-    toolchain = find(triple)
-    reason = skip_reason(triple)
-    if reason or toolchain is None:
-        pytest.skip(reason or triple)
+    toolchain = toolchain_of(triple)
     if triple.startswith("riscv") and "riscv64" not in tvm_ffi.get_global_func("target.llvm_get_targets")():
         pytest.skip("the LLVM of apache-tvm does not know riscv64")
     module = tree(compile_host(triple, **attributes))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cross.table import find, skip_reason
 from emitter.interop.tvm import emit_library_bin, fpack_imports
 from emitter.package import Package
+from tests.c_tools import toolchain_of
 from tests.elf_objects import run
 from tests.tvm_modules import compile_host, const_loader, tvm, tvm_ffi
 
@@ -69,9 +69,7 @@ int main(int argc, char **argv) {
 @pytest.fixture(scope="module")
 def opener(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the command that opens a library, which follows it, with TVM's runtime for AArch64."""
-    toolchain, reason = find(TARGET), skip_reason(TARGET)
-    if reason or toolchain is None:
-        pytest.skip(reason or TARGET)
+    toolchain = toolchain_of(TARGET)
     folder = tmp_path_factory.mktemp("aarch64")
     wheels = [entry.path for entry in os.scandir(WHEELS)] if os.path.isdir(WHEELS) else []
     for wheel in wheels:

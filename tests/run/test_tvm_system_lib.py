@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cross.table import TOOLCHAINS, skip_reason
+from cross.table import TOOLCHAINS
 from emitter.interop.tvm import emit_library_bin
 from emitter.interop.tvm_wire import plan_wire
 from emitter.layout import FilePlan
 from emitter.package import Package
 from emitter.targets import load
 from tests import macho_files
+from tests.c_tools import toolchain_of
 from tests.elf_objects import run
 from tests.support import write_plan
 from tests.windows import mingw
@@ -73,9 +74,7 @@ def expected(folder: Path) -> str:
 
 @pytest.mark.parametrize("toolchain", TOOLCHAINS, ids=[one.name for one in TOOLCHAINS])
 def test_the_constructor_runs_before_main(tmp_path: Path, toolchain: Toolchain) -> None:
-    reason = skip_reason(toolchain.name)
-    if reason:
-        pytest.skip(reason)
+    toolchain_of(toolchain.name)  # or it is skipped
     (tmp_path / "main.c").write_text(MAIN)
     emit_library_bin(package(), tmp_path / "devc.o", target=toolchain.name, system_lib_prefix="model_")
     for name, flags in (("static", ["-static"]), ("pie", ["-fPIE", "-pie"])):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tests.run.device import INCLUDE, emit, need
+from tests.c_tools import need
+from tests.run.device import INCLUDE, emit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from emitter.companions import depfile_text
 from emitter.errors import OutputError
-from tests.run.device import need
+from tests.c_tools import need
 
 NAMES = [
     "plain",

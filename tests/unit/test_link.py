@@ -21,7 +21,7 @@ from emitter.link.libraries import library_of, offers
 from emitter.link.objects import CodeObject
 from emitter.link.resolve import needed_members
 from emitter.macho import packed_version
-from tests.run.device import need
+from tests.c_tools import need
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,6 +20,7 @@ from emitter.splice.elf import plan_object
 from emitter.splice.stub import read_stub
 from emitter.symbols import pack_model
 from emitter.targets import load, stub
+from tests.c_tools import toolchain_of
 from tests.elf_objects import TARGET_NAMES, package_of, plan_model, run, section_of, symbol_table, write_pack_object
 from tests.support import write_plan
 
@@ -118,13 +119,7 @@ def test_pack_is_where_the_symbol_says(name: str, tmp_path: Path) -> None:
 @every_target
 def test_linker_writes_the_distance_to_the_pack_into_the_note(name: str, tmp_path: Path) -> None:
     # GNU ld and lld of the target, as far as they are here, place the sections; the note must lead to the pack.
-    from cross.table import find, skip_reason
-
-    reason = skip_reason(name)
-    if reason:
-        pytest.skip(reason)
-    toolchain = find(name)
-    assert toolchain is not None
+    toolchain = toolchain_of(name)
     target = load(name)
     pack = write_pack_object(name, package_of(PAYLOADS), tmp_path / "m.o", retain=True)
     (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
@@ -261,11 +256,7 @@ def test_fields_hold_no_addend_where_relocations_have_none(tmp_path: Path) -> No
 
 @every_target
 def test_relocations_are_in_the_kind_of_section_that_compilers_use(name: str, tmp_path: Path) -> None:
-    from cross.table import find, skip_reason
-
-    toolchain = find(name)
-    if skip_reason(name) or toolchain is None:
-        pytest.skip(skip_reason(name) or name)
+    toolchain = toolchain_of(name)
     (tmp_path / "r.c").write_text("extern int x; int *p = &x;\n")
     run(toolchain.c, "-c", "r.c", "-o", "r.o", cwd=tmp_path)
     write_pack_object(name, package_of(PAYLOADS), tmp_path / "m.o", retain=True)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cross.table import find, skip_reason
+from cross.table import find
 from emitter.dtypes import parse
 from emitter.errors import LayoutError
 from emitter.pack.plan import DEFAULT_ALIGNMENT
 from emitter.package import BufferSource, Extent, Package, Tensor
 from emitter.styles import STYLES, style_model, style_name
 from emitter.targets import load
+from tests.c_tools import toolchain_of
 from tests.elf_objects import TARGET_NAMES, package_of, run, section_of, symbol_table, write_styled
 
 if TYPE_CHECKING:
@@ -79,15 +80,6 @@ def section_flags(path: Path, name: str) -> tuple[object, object]:
         return (section["sh_type"], section["sh_flags"])
 
 
-def compiler_of(target_name: str) -> str:
-    reason = skip_reason(target_name)
-    if reason:
-        pytest.skip(reason)
-    toolchain = find(target_name)
-    assert toolchain is not None
-    return toolchain.c
-
-
 CPUS = [name for name in TARGET_NAMES if find(name)]
 
 
@@ -97,7 +89,7 @@ CPUS = [name for name in TARGET_NAMES if find(name)]
 def test_xxd_style_is_what_a_compiler_makes_of_xxd(
     tmp_path: Path, target_name: str, typed: str, contents: bytes
 ) -> None:
-    compiler = compiler_of(target_name)
+    compiler = toolchain_of(target_name).c
     (tmp_path / typed).write_bytes(contents)
     text = run("xxd", "-i", typed, cwd=tmp_path).stdout
     (tmp_path / "x.c").write_text(text)
@@ -138,7 +130,7 @@ g{n}Size:
 @pytest.mark.parametrize("target_name", CPUS)
 @pytest.mark.parametrize("contents", CONTENTS, ids=len)
 def test_incbin_style_is_what_incbin_makes(tmp_path: Path, target_name: str, contents: bytes) -> None:
-    compiler = compiler_of(target_name)
+    compiler = toolchain_of(target_name).c
     (tmp_path / "blob").write_bytes(contents)
     (tmp_path / "i.s").write_text(INCBIN.format(n="Icon", a=16))
     run(compiler, "-c", "i.s", "-o", "theirs.o", cwd=tmp_path)
