@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import struct
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from emitter import Package
+from emitter.checksum import crc32c
+from emitter.pack import format as fmt
+from tests.support import build_pack
 
-__all__ = ["GRAPH", "PLACES", "module_package"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emitter.package import ByteOrder
+
+__all__ = ["GRAPH", "PLACES", "changed_module_tables", "module_package", "module_tables_of", "with_checksums"]
 
 GRAPH = b'{"nodes": ["conv", "relu"]}'
 
@@ -52,3 +63,36 @@ def module_package() -> Package:
     tables = package.add_module("tables", "raw", b"", metadata={"empty": ""})
     package.add_module("root", "library", b"root", imports=[engine, device, tables])
     return package
+
+
+def module_tables_of(data: bytes, order: ByteOrder) -> tuple[int, int]:
+    """Return where the tables of modules begin and end in a pack."""
+    sign = "<" if order == "little" else ">"
+    count = int.from_bytes(data[84:88], order)
+    kinds = {record.kind: record for record in fmt.MODULE_RECORDS}
+    ranges = []
+    for number in range(count):
+        kind, size, offset, records = struct.unpack_from(f"{sign}4I", data, fmt.HEADER.size + 16 * number)
+        if kind in kinds:
+            ranges.append((offset, offset + size * records))
+    return min(ranges)[0], max(ranges)[1]
+
+
+def changed_module_tables(order: ByteOrder) -> Iterator[tuple[int, bytes]]:
+    """Yield packs in which a byte of the tables of modules is another, and which byte that is, from 1."""
+    data = build_pack(module_package(), order)
+    start, end = module_tables_of(data, order)
+    for at in range(start, end):
+        for value in {0, 1, data[at] ^ 1, data[at] ^ 0x80, 0xFF} - {data[at]}:
+            changed = bytearray(data)
+            changed[at] = value
+            yield at - start + 1, with_checksums(changed, order)
+
+
+def with_checksums(data: bytearray, order: ByteOrder) -> bytes:
+    """Return a pack whose index has been changed, with checksums that fit again."""
+    index_size = int.from_bytes(data[32:36], order)
+    data[36:40] = crc32c(bytes(data[fmt.HEADER.size : index_size])).to_bytes(4, order)
+    data[20:24] = bytes(4)
+    data[20:24] = crc32c(bytes(data[: fmt.HEADER.size])).to_bytes(4, order)
+    return bytes(data)

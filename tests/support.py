@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +12,44 @@ from emitter.checksum import crc32c
 from emitter.layout import BUILD_ID_SIZE
 from emitter.pack.plan import plan_pack
 from emitter.package import BufferSource
+from emitter.reading import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
+
+    import pytest
 
     from emitter.layout import Copy, FilePlan
     from emitter.pack.plan import PackPlan
     from emitter.package import ByteOrder, Package
 
-__all__ = ["build_pack", "write_plan"]
+__all__ = ["build_pack", "record_reads", "traced", "write_plan"]
 
 _ZEROS = bytes(1 << 20)
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Follow what Python allocates; the function that is given returns the most bytes that were in use at once."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the length of every read from a source from now on."""
+    lengths: list[int] = []
+    real = Reader.read
+
+    def recording(self: Reader, offset: int, length: int) -> bytes:
+        lengths.append(length)
+        return real(self, offset, length)
+
+    monkeypatch.setattr(Reader, "read", recording)
+    return lengths
 
 
 def build_pack(package: Package, byte_order: ByteOrder = "little", **options: Any) -> bytes:

@@ -12,9 +12,8 @@ from emitter import Package, load
 from emitter.errors import FormatError
 from emitter.pack import format as fmt
 from tests import c_tools
-from tests.module_packages import PLACES, module_package
+from tests.module_packages import PLACES, module_package, module_tables_of, with_checksums
 from tests.support import build_pack
-from tests.unit.test_modules import module_tables_of, with_checksums
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,6 @@ import os
 import random
 import struct
 import time
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +22,7 @@ from emitter.inspect.pe import PeFile
 from emitter.inspect.report import Artefact
 from emitter.inspect.view import View
 from tests.foreign_files import MACHO_SOURCE, PE_SOURCE, archive, compile_c, dylib, pe_dll, run_tool, universal
+from tests.support import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -178,18 +178,15 @@ def test_mutated_files_give_a_report_or_our_errors(name: str, tmp_path_factory: 
     for number in range(CASES):
         case = f"{name}, case {number}"
         mutated = mutate(random.Random(case), data)
-        tracemalloc.start()
         start = time.monotonic()
-        try:
-            _try(mutated, case)
-            peak = tracemalloc.get_traced_memory()[1]
-        except Exception as error:
-            error.args = (*error.args, case)
-            raise
-        finally:
-            tracemalloc.stop()
+        with traced() as peak:
+            try:
+                _try(mutated, case)
+            except Exception as error:
+                error.args = (*error.args, case)
+                raise
+            assert peak() < _MEMORY, f"{case} takes {peak()} bytes"
         assert time.monotonic() - start < _SLOW, f"{case} takes too long"
-        assert peak < _MEMORY, f"{case} takes {peak} bytes"
 
 
 def test_one_import_table_shared_by_thousands_of_descriptors_is_bounded(
@@ -251,12 +248,8 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_many_entries_that_share_one_long_name_are_bounded(name: str) -> None:
     make, message = HOSTILE[name]
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         with pytest.raises(EmitterError, match=message):
             for _ in make():
                 pass
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 200 << 20
+        assert peak() < 200 << 20

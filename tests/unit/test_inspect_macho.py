@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import struct
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from emitter.inspect.macho import MachOFile
 from emitter.inspect.macho_trie import walk
 from emitter.inspect.view import View
 from tests.foreign_files import MACHO_SOURCE, compile_c, dylib, run_tool
+from tests.support import traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -322,18 +322,13 @@ def test_a_library_of_3_gib_costs_what_its_tables_cost(outer: str, tmp_path: Pat
         file.write(data[:start])
         file.seek(start + hole)
         file.write(data[start:])
-    tracemalloc.start()
-    try:
-        with open_file(path) as artefact:
-            assert artefact.reader is not None
-            report = artefact.reader.report()
-            symbols = list(report.symbols())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    with traced() as peak, open_file(path) as artefact:
+        assert artefact.reader is not None
+        report = artefact.reader.report()
+        symbols = list(report.symbols())
+        assert peak() < 8 << 20
     assert not report.faults
     assert "_table" in {one.name for one in symbols}
-    assert peak < 8 << 20
 
 
 def _uleb(value: int) -> bytes:

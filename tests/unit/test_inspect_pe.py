@@ -6,7 +6,6 @@ import os
 import re
 import struct
 import subprocess
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from emitter.inspect.pe import PeFile
 from emitter.inspect.view import View
 from tests.c_tools import need
 from tests.foreign_files import compile_c, pe_dll, run_tool
+from tests.support import traced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -311,15 +311,10 @@ def test_a_library_of_1_9_gib_costs_what_its_tables_cost(outer: str, tmp_path: P
     with path.open("wb") as file:
         file.write(data)
         file.truncate(start + size)
-    tracemalloc.start()
-    try:
-        with open_file(path) as artefact:
-            assert artefact.reader is not None
-            report = artefact.reader.report()
-            symbols = list(report.symbols())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    with traced() as peak, open_file(path) as artefact:
+        assert artefact.reader is not None
+        report = artefact.reader.report()
+        symbols = list(report.symbols())
+        assert peak() < 8 << 20
     assert not report.faults
     assert "table" in {one.name for one in symbols}
-    assert peak < 8 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tracemalloc
 from typing import TYPE_CHECKING
 
 import google_crc32c
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from emitter.errors import FormatError, InputError
 from emitter.inspect.view import MAX_READ, MAX_STRING, View
+from tests.support import traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,14 +64,12 @@ def test_a_hostile_count_costs_nothing(offset: int, count: int, tmp_path: Path) 
     path = tmp_path / "data"
     with path.open("wb") as file:
         file.truncate(1 << 32)
-    with View.open(path) as view:
-        tracemalloc.start()
+    with View.open(path) as view, traced() as peak:
         with pytest.raises(FormatError):
             view.table("<Q", offset, 8, count, "a table")
         with pytest.raises(FormatError, match="too large"):
             view.read(0, MAX_READ + 1, "a table")
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-        tracemalloc.stop()
+        assert peak() < 1 << 20
 
 
 def test_a_table_of_a_gigabyte_is_read_in_steps(tmp_path: Path) -> None:
@@ -80,12 +78,10 @@ def test_a_table_of_a_gigabyte_is_read_in_steps(tmp_path: Path) -> None:
         file.truncate(1 << 30)
         file.seek(24)
         file.write(struct.pack("<Q", 7))
-    with View.open(path) as view:
-        tracemalloc.start()
+    with View.open(path) as view, traced() as peak:
         rows = view.table("<Q", 0, 8, (1 << 30) // 8, "a table")
         assert [next(rows) for _ in range(5)] == [(0,), (0,), (0,), (7,), (0,)]
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-        tracemalloc.stop()
+        assert peak() < 4 << 20
 
 
 @pytest.mark.parametrize("entry_size", [8, 9, 24, 100, (256 << 10) - 1, 256 << 10, (256 << 10) + 1])

@@ -19,13 +19,12 @@ from emitter.errors import InputError
 from emitter.layout import Copy
 from emitter.pack import format as fmt
 from emitter.package import BufferSource, Checksum, Extent, Inflate, Tensor
-from emitter.reading import Reader, open_reader
+from emitter.reading import open_reader
 from emitter.transforms import inflate
 from tests.loader_support import set_field
-from tests.support import build_pack
+from tests.support import build_pack, record_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from emitter.package import ByteOrder
@@ -224,14 +223,7 @@ def test_memory_is_bounded_and_holes_count_as_zeros(tmp_path: Path, monkeypatch:
         file.seek(1 << 20)
         file.write(b"data")
     content = path.read_bytes()
-    lengths = []
-    real: Callable[[Reader, int, int], bytes] = Reader.read
-
-    def counting(self: Reader, offset: int, length: int) -> bytes:
-        lengths.append(length)
-        return real(self, offset, length)
-
-    monkeypatch.setattr(Reader, "read", counting)
+    lengths = record_reads(monkeypatch)
     source = FileSource.of(path)
     for algorithm, value in (("CRC-32", zlib.crc32(content)), ("CRC-32C", crc32c(content))):
         for wrong in (0, 1):

@@ -15,9 +15,8 @@ from emitter.cli import main
 from emitter.errors import FormatError
 from emitter.pack import format as fmt
 from tests.loader_support import set_field
-from tests.module_packages import GRAPH, module_package
+from tests.module_packages import GRAPH, module_package, module_tables_of, with_checksums
 from tests.support import build_pack
-from tests.unit.test_modules import module_tables_of, with_checksums
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ import pytest
 
 from emitter.errors import InputError
 from emitter.package import BufferSource, FileSource
-from emitter.reading import WINDOW, Reader, open_reader
+from emitter.reading import WINDOW, open_reader
+from tests.support import record_reads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +22,7 @@ def test_reading_ahead_follows_the_distance_of_extents(
 ) -> None:
     content = os.urandom(1 << 20) + bytes(4 << 20)
     (tmp_path / "source").write_bytes(content)
-    read: list[int] = []
-    real = Reader.read
-
-    def counting(self: Reader, offset: int, length: int) -> bytes:
-        read.append(length)
-        return real(self, offset, length)
-
-    monkeypatch.setattr(Reader, "read", counting)
+    read = record_reads(monkeypatch)
     with open_reader(FileSource.of(tmp_path / "source")) as reader:
         for offset in range(0, 1 << 20 if step == 64 else 4 << 20, step):
             assert reader.read_near(offset, 50) == content[offset : offset + 50]
