@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emitter import Package, emit, load, targets
+from emitter import emit, load, targets
 from emitter.link.find import linkers
 from emitter.verify import assert_ok
+from tests.code_packages import package
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,20 +35,18 @@ define i64 @by_descriptor() {
 """
 
 
+@pytest.mark.usefixtures("code_cache")
 @pytest.mark.parametrize("name", sorted(targets.names()))
-def test_code_for_every_target(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
+def test_code_for_every_target(name: str, tmp_path: Path) -> None:
     target = targets.load(name)
-    package = Package()
-    package.add_tensor("w", np.arange(12, dtype=np.float32))
-    package.add_code(IR)
+    made = package(IR)
     header = tmp_path / "net.h"
     outputs = [tmp_path / f"net{target.archive_suffix}"]
     found = list(linkers(target))
     if target.image_suffix is not None and found:
         outputs.append(tmp_path / f"net{target.image_suffix}")
     for output in outputs:
-        emit(package, output, target=name, name="net", header=header)
+        emit(made, output, target=name, name="net", header=header)
         with load(output) as library:
             assert library["w"].astype(np.float32).tolist() == list(range(12))
     assert "net_API float by_symbol(int32_t);" in header.read_text()

@@ -14,34 +14,14 @@ from emitter.code import code_input, code_kind, read_source
 from emitter.errors import EmitterError, InputError, UsageError
 from emitter.link.find import linkers
 from emitter.targets import resolve
+from tests.code_packages import IR, package
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-IR = """\
-@net_t_w = external constant [12 x float]
-define float @at(i64 %i) {
-  %p = getelementptr float, ptr @net_t_w, i64 %i
-  %v = load float, ptr %p
-  ret float %v
-}
-"""
+pytestmark = pytest.mark.usefixtures("code_cache")
 
 ELF_OBJECT = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x01\0\x3e\0"
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def package(*code: str | bytes | Path) -> Package:
-    """Return a package of 12 floats, called w, and code."""
-    made = Package()
-    made.add_tensor("w", np.arange(12, dtype=np.float32))
-    for one in code:
-        made.add_code(one)
-    return made
 
 
 @pytest.mark.parametrize(

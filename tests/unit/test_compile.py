@@ -8,11 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from emitter import Package, emit, targets
+from emitter import emit, targets
 from emitter.code import code_input, producer
 from emitter.compile import compile_code, settings_of
 from emitter.compile.cache import Cache
@@ -20,6 +19,7 @@ from emitter.compile.platform import contradiction, parts
 from emitter.compile.signatures import signatures
 from emitter.errors import EmitterError, InputError, TargetError
 from emitter.llvm import llvm_major
+from tests.code_packages import IR, package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-IR = """\
-@net_t_w = external constant [12 x float]
-define float @at(i64 %i) {
-  %p = getelementptr float, ptr @net_t_w, i64 %i
-  %v = load float, ptr %p
-  ret float %v
-}
-"""
+pytestmark = pytest.mark.usefixtures("code_cache")
 
 # Dear for LLVM: blocks of 20000 steps that depend on one another.
 HEAVY = "".join(
@@ -53,19 +46,10 @@ NEW = [(int(path.stem.removeprefix("new-")), path) for path in sorted(BITCODE_FO
 ARM_ASM = 'define void @g() {\n call void asm sideeffect "dmb ish", ""()\n ret void\n}\n'
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def make(tmp_path: Path, *code: str | bytes, target: str = "x86_64-linux-gnu", **options: Any) -> bytes:
     """Emit 12 floats and code as an archive, which needs no linker."""
-    package = Package()
-    package.add_tensor("w", np.arange(12, dtype=np.float32))
-    for one in code:
-        package.add_code(one)
     output = tmp_path / "libnet.a"
-    emit(package, output, target=target, **options)
+    emit(package(*code), output, target=target, **options)
     return output.read_bytes()
 
 

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from emitter import Package, emit, load, targets
+from emitter import emit, load, targets
 from emitter.errors import EmitterError, InputError, TargetError, UsageError
 from emitter.inspect import open_file
 from emitter.inspect.macho import MachOFile
@@ -21,28 +20,16 @@ from emitter.link.libraries import library_of, offers
 from emitter.link.objects import CodeObject
 from emitter.link.resolve import needed_members
 from emitter.macho import packed_version
+from tests import code_packages
 from tests.c_tools import need
+from tests.code_packages import package
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-IR = """\
-@net_t_w = external constant [12 x float]
-define float @at(i64 %i) {
-  %p = getelementptr float, ptr @net_t_w, i64 %i
-  %v = load float, ptr %p
-  ret float %v
-}
-define void @other() {
-  ret void
-}
-@counter = global i32 3
-"""
+pytestmark = pytest.mark.usefixtures("code_cache")
 
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path / "cache"))
+IR = f"{code_packages.IR}define void @other() {{\n  ret void\n}}\n@counter = global i32 3\n"
 
 
 @pytest.fixture
@@ -61,15 +48,6 @@ def tool(folder: Path, name: str, says: str = "") -> str:
     path.write_text(f"#!{sys.executable}\nprint({says!r})\n")
     path.chmod(0o755)
     return str(path)
-
-
-def package(*code: str | bytes | Path) -> Package:
-    """Return a package of 12 floats, called w, and code."""
-    made = Package()
-    made.add_tensor("w", np.arange(12, dtype=np.float32))
-    for one in code:
-        made.add_code(one)
-    return made
 
 
 def test_lld_goes_before_gnu_ld_and_ziglang(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
