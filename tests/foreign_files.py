@@ -49,9 +49,14 @@ def tool(name: str) -> str:
     return found
 
 
-def run_tool(name: str, *arguments: str, cwd: str | None = None, environment: dict[str, str] | None = None) -> str:
+def run_tool(
+    name: str,
+    *arguments: str | os.PathLike[str],
+    cwd: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> str:
     """Run a tool and return what it prints; the test fails with its words."""
-    command = [tool(name), *arguments]
+    command = [tool(name), *map(str, arguments)]
     env = os.environ | environment if environment else None
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=cwd, env=env)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from emitter.package import ByteOrder
 
-__all__ = ["add", "directory", "later_pack", "sample", "sample_pack", "seal", "set_field"]
+__all__ = ["add", "directory", "later_pack", "other_pack", "sample", "sample_pack", "seal", "set_field"]
 
 
 def add(
@@ -53,6 +53,13 @@ def sample() -> Package:
 def sample_pack(byte_order: ByteOrder = "little") -> bytes:
     """Return the pack of `sample`."""
     return build_pack(sample(), byte_order)
+
+
+def other_pack(byte_order: ByteOrder = "little") -> bytes:
+    """Return a pack with nothing but the bytes of `other`, for files that hold two."""
+    package = Package()
+    package.add_raw("other", b"bytes")
+    return build_pack(package, byte_order)
 
 
 def _order(pack: bytes | bytearray) -> str:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 import emitter
 from emitter import Package, targets
+from tests.foreign_files import run_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SIZES = {"one": 5000, "two": 70000}
 SOURCE = "extern const char one[], two[];\nint main(void) { return one[0] + two[0]; }\n"
-
-
-def run(*command: str | Path) -> None:
-    # Debian 12 gives ld64.lld no name without a version.
-    tool = next((found for name in (f"{command[0]}", f"{command[0]}-14") if (found := shutil.which(name))), None)
-    if tool is None:
-        pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run([tool, *map(str, command[1:])], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def objects(folder: Path, target: str) -> list[Path]:
@@ -36,7 +26,7 @@ def objects(folder: Path, target: str) -> list[Path]:
         paths.append(folder / f"{name}{facts.object_suffix}")
         emitter.emit(package, paths[-1], target=target, name=name)
     (folder / "main.c").write_text(SOURCE)
-    run(
+    run_tool(
         "clang",
         f"--target={facts.llvm_triple}",
         "-c",
@@ -57,11 +47,11 @@ def assert_both(path: Path, kind: str) -> None:
 def test_gnu_ld_and_strip(tmp_path: Path) -> None:
     main, *packs = objects(tmp_path, "x86_64-windows-gnu")
     program, joined = tmp_path / "program.exe", tmp_path / "joined.o"
-    run("x86_64-w64-mingw32-gcc", "-Wl,--gc-sections", main, *packs, "-o", program)
+    run_tool("x86_64-w64-mingw32-gcc", "-Wl,--gc-sections", main, *packs, "-o", program)
     assert_both(program, "PE32+ executable for x86-64")
-    run("x86_64-w64-mingw32-strip", program)
+    run_tool("x86_64-w64-mingw32-strip", program)
     assert_both(program, "PE32+ executable for x86-64")
-    run("x86_64-w64-mingw32-ld", "-r", *packs, "-o", joined)
+    run_tool("x86_64-w64-mingw32-ld", "-r", *packs, "-o", joined)
     assert_both(joined, "COFF object for x86-64")
 
 
@@ -69,7 +59,7 @@ def test_gnu_ld_and_strip(tmp_path: Path) -> None:
 def test_lld_link(tmp_path: Path, cpu: str, name: str) -> None:
     inputs = objects(tmp_path, f"{cpu}-windows-msvc")
     program = tmp_path / "program.exe"
-    run("lld-link", f"/out:{program}", "/entry:main", "/subsystem:console", "/nodefaultlib", "/opt:ref", *inputs)
+    run_tool("lld-link", f"/out:{program}", "/entry:main", "/subsystem:console", "/nodefaultlib", "/opt:ref", *inputs)
     assert_both(program, f"PE32+ executable for {name}")
 
 
@@ -79,5 +69,5 @@ def test_ld64(tmp_path: Path, cpu: str, name: str, options: tuple[str, ...]) -> 
     inputs = objects(tmp_path, f"{cpu}-apple-macos")
     library = tmp_path / "linked.dylib"
     version = ("-platform_version", "macos", "11.0", "11.0")
-    run("ld64.lld", "-dylib", "-arch", cpu, *version, *options, *inputs, "-o", library)
+    run_tool("ld64.lld", "-dylib", "-arch", cpu, *version, *options, *inputs, "-o", library)
     assert_both(library, f"Mach-O dynamic library for {name}")

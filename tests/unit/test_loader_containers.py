@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
-import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from emitter.errors import EmitterError, FormatError, LoadError
 from emitter.loaders import load
-from emitter.package import Package
-from tests.loader_support import sample_pack
-from tests.support import build_pack
+from tests.foreign_files import run_tool
+from tests.loader_support import other_pack, sample_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,15 +41,6 @@ LINKERS = {
 PAIRS = [(cpu, linker) for linker, (_, cpus) in LINKERS.items() for cpu in cpus]
 
 
-def run(*command: object) -> str:
-    name = str(command[0])
-    if not shutil.which(name):
-        pytest.skip(f"{name} is not installed")
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 def source(
     path: Path, packs: dict[str, bytes], cpu: Cpu, *, note_alignment: int = 8, notes: bool = True, tail: str = ""
 ) -> Path:
@@ -75,13 +63,13 @@ def source(
 
 
 def assemble(path: Path, packs: dict[str, bytes], cpu: Cpu, *, note_alignment: int = 8, notes: bool = True) -> Path:
-    run(f"{cpu.prefix}gcc", "-c", source(path, packs, cpu, note_alignment=note_alignment, notes=notes), "-o", path)
+    run_tool(f"{cpu.prefix}gcc", "-c", source(path, packs, cpu, note_alignment=note_alignment, notes=notes), "-o", path)
     return path
 
 
-def link(output: Path, cpu: Cpu, linker: str, *arguments: object) -> Path:
+def link(output: Path, cpu: Cpu, linker: str, *arguments: str | Path) -> Path:
     tool = f"{cpu.prefix}ld.bfd" if linker == "ld" else LINKERS[linker][0]
-    run(tool, "--build-id", *arguments, "-o", output)
+    run_tool(tool, "--build-id", *arguments, "-o", output)
     return output
 
 
@@ -103,7 +91,7 @@ def test_shared_objects(tmp_path: Path, name: str, linker: str, note_alignment: 
     assert_sample(made, cpu, "relocatable object")
     image = link(tmp_path / "liba.so", cpu, linker, "-shared", made)
     assert_sample(image, cpu, "shared object")
-    run(f"{cpu.prefix}strip", image)
+    run_tool(f"{cpu.prefix}strip", image)
     assert_sample(image, cpu, "shared object")
 
 
@@ -113,7 +101,7 @@ def test_executables(tmp_path: Path, name: str, linker: str) -> None:
     made = assemble(tmp_path / "a.o", {"model": sample_pack(cpu.byte_order)}, cpu)
     image = link(tmp_path / "program", cpu, linker, "-static", "-e", "0", made)
     assert_sample(image, cpu, "executable")
-    run(f"{cpu.prefix}strip", image)
+    run_tool(f"{cpu.prefix}strip", image)
     assert_sample(image, cpu, "executable")
 
 
@@ -127,7 +115,7 @@ def test_edited_shared_objects(tmp_path: Path, command: tuple[str, ...]) -> None
         struct.pack_into("<HHH", data, 0x3A, 0, 0, 0)
         image.write_bytes(data)
     else:
-        run(*command, image)
+        run_tool(*command, image)
     assert_sample(image, cpu, "shared object")
 
 
@@ -137,15 +125,13 @@ def test_a_note_that_patchelf_moved_is_made_up_for_by_the_sections(tmp_path: Pat
     image = link(
         tmp_path / "liba.so", cpu, linker, "-shared", assemble(tmp_path / "a.o", {"model": sample_pack()}, cpu)
     )
-    run("patchelf", "--set-soname", "libanother-and-much-longer-name.so", image)
+    run_tool("patchelf", "--set-soname", "libanother-and-much-longer-name.so", image)
     assert_sample(image, cpu, "shared object")
 
 
 def test_several_packs_in_one_image(tmp_path: Path) -> None:
     cpu = CPUS["x86-64"]
-    other = Package()
-    other.add_raw("other", b"bytes")
-    packs = {"first": sample_pack(), "second": build_pack(other)}
+    packs = {"first": sample_pack(), "second": other_pack()}
     image = link(tmp_path / "liba.so", cpu, "ld", "-shared", assemble(tmp_path / "a.o", packs, cpu))
     library = load(image)
     library.check()
@@ -172,12 +158,10 @@ def test_several_packs_in_one_image(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CPUS)
 def test_objects_joined_by_the_linker(tmp_path: Path, name: str) -> None:
     cpu = CPUS[name]
-    other = Package()
-    other.add_raw("other", b"bytes")
     (tmp_path / "1").mkdir()
     first = assemble(tmp_path / "1" / "a.o", {"first": sample_pack(cpu.byte_order)}, cpu, notes=False)
-    second = assemble(tmp_path / "a.o", {"second": build_pack(other, cpu.byte_order)}, cpu, notes=False)
-    run(f"{cpu.prefix}ld", "-r", first, second, "-o", tmp_path / "joined.o")
+    second = assemble(tmp_path / "a.o", {"second": other_pack(cpu.byte_order)}, cpu, notes=False)
+    run_tool(f"{cpu.prefix}ld", "-r", first, second, "-o", tmp_path / "joined.o")
     library = load(tmp_path / "joined.o")
     library.check()
     assert sorted(len(pack) for pack in library.packs) == [1, 8]
@@ -185,20 +169,18 @@ def test_objects_joined_by_the_linker(tmp_path: Path, name: str) -> None:
 
 def test_archives(tmp_path: Path) -> None:
     cpu = CPUS["aarch64"]
-    other = Package()
-    other.add_raw("other", b"bytes")
     first = assemble(tmp_path / "a_name_beyond_sixteen.o", {"first": sample_pack()}, cpu)
-    second = assemble(tmp_path / "b.o", {"second": build_pack(other)}, cpu)
+    second = assemble(tmp_path / "b.o", {"second": other_pack()}, cpu)
     plain = tmp_path / "plain.c"
     plain.write_text("int plain;")
-    run(f"{cpu.prefix}gcc", "-c", plain, "-o", tmp_path / "plain.o")
+    run_tool(f"{cpu.prefix}gcc", "-c", plain, "-o", tmp_path / "plain.o")
     text = tmp_path / "odd.txt"
     text.write_text("odd")
     single, double, none, thin = (tmp_path / f"lib{name}.a" for name in ("single", "double", "none", "thin"))
-    run(f"{cpu.prefix}ar", "rcsD", single, tmp_path / "plain.o", text, first)
-    run(f"{cpu.prefix}ar", "rcsD", double, first, second)
-    run(f"{cpu.prefix}ar", "rcsD", none, tmp_path / "plain.o")
-    run(f"{cpu.prefix}ar", "rcsDT", thin, first)
+    run_tool(f"{cpu.prefix}ar", "rcsD", single, tmp_path / "plain.o", text, first)
+    run_tool(f"{cpu.prefix}ar", "rcsD", double, first, second)
+    run_tool(f"{cpu.prefix}ar", "rcsD", none, tmp_path / "plain.o")
+    run_tool(f"{cpu.prefix}ar", "rcsDT", thin, first)
 
     library = load(single)
     library.check()
@@ -254,7 +236,7 @@ def test_files_without_a_pack_say_what_they_are(tmp_path: Path, name: str) -> No
     cpu = CPUS[name]
     empty = tmp_path / "empty.c"
     empty.write_text("const int table[64] = {1};")
-    run(f"{cpu.prefix}gcc", "-c", empty, "-o", tmp_path / "empty.o")
+    run_tool(f"{cpu.prefix}gcc", "-c", empty, "-o", tmp_path / "empty.o")
     link(tmp_path / "empty.so", cpu, "ld", "-shared", tmp_path / "empty.o")
     for file, kind in (("empty.o", "relocatable object"), ("empty.so", "shared object")):
         with pytest.raises(LoadError, match=f"ELF {kind} for {cpu.machine}: it holds no pack"):
@@ -269,7 +251,7 @@ def test_every_truncation_of_an_image_is_refused_before_its_loads_end(tmp_path: 
     )
     data = image.read_bytes()
     ends = []
-    for line in run("readelf", "-lW", image).splitlines():
+    for line in run_tool("readelf", "-lW", image).splitlines():
         words = line.split()
         if words[:1] == ["LOAD"]:
             ends.append(int(words[1], 16) + int(words[4], 16))
@@ -354,7 +336,7 @@ def test_extended_numbering_of_sections(tmp_path: Path) -> None:
         .set i,i+1
         .endr"""
     assembler = source(tmp_path / "a.o", {"m": sample_pack()}, cpu, notes=False, tail=many)
-    run("gcc", "-c", assembler, "-o", tmp_path / "a.o")
+    run_tool("gcc", "-c", assembler, "-o", tmp_path / "a.o")
     data = (tmp_path / "a.o").read_bytes()
     assert struct.unpack_from("<H", data, 0x3C)[0] == 0
     load(tmp_path / "a.o").check()

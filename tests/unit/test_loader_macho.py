@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import struct
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from emitter.errors import EmitterError, FormatError, LoadError
 from emitter.loaders import load
-from emitter.package import Package
 from tests.container_files import ARM64, X86_64, macho, universal
-from tests.loader_support import sample_pack
-from tests.support import build_pack
+from tests.foreign_files import run_tool
+from tests.loader_support import other_pack, sample_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,22 +23,6 @@ CPUS = {"arm64": "AArch64", "x86_64": "x86-64"}
 SHAPES: list[tuple[bool, ByteOrder]] = [(wide, order) for wide in (True, False) for order in ("little", "big")]
 
 
-def run(*command: object) -> None:
-    names = [str(word) for word in command]
-    # Debian 12 gives these no name without a version.
-    tool = next((name for name in (names[0], f"{names[0]}-14") if shutil.which(name)), None)
-    if tool is None:
-        pytest.skip(f"{names[0]} is not installed")
-    done = subprocess.run([tool, *names[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def other_pack() -> bytes:
-    package = Package()
-    package.add_raw("other", b"bytes")
-    return build_pack(package)
-
-
 def assemble(path: Path, arch: str, pack: bytes, symbol: str = "_emitter_pack") -> Path:
     data, source = path.with_suffix(".bin"), path.with_suffix(".s")
     data.write_bytes(pack)
@@ -49,12 +30,12 @@ def assemble(path: Path, arch: str, pack: bytes, symbol: str = "_emitter_pack") 
         f'.section __TEXT,__emitter\n.p2align 12\n.globl {symbol}\n{symbol}: .incbin "{data}"\n'
         ".subsections_via_symbols\n"
     )
-    run("clang", f"--target={arch}-apple-macos11", "-c", source, "-o", path)
+    run_tool("clang", f"--target={arch}-apple-macos11", "-c", source, "-o", path)
     return path
 
 
 def link(output: Path, arch: str, *objects: Path) -> Path:
-    run("ld64.lld", "-dylib", "-arch", arch, "-platform_version", "macos", "11.0", "11.0", *objects, "-o", output)
+    run_tool("ld64.lld", "-dylib", "-arch", arch, "-platform_version", "macos", "11.0", "11.0", *objects, "-o", output)
     return output
 
 
@@ -67,7 +48,7 @@ def test_objects_and_dylibs_of_other_tools(tmp_path: Path, arch: str) -> None:
         library.check()
         assert library.kind == f"Mach-O {kind} for {CPUS[arch]}"
         assert library["w"].sum() == 15
-    run("llvm-strip", "-x", image)
+    run_tool("llvm-strip", "-x", image)
     load(image).check()
 
 
@@ -83,7 +64,7 @@ def test_archives(tmp_path: Path) -> None:
     made = assemble(tmp_path / "a_name_beyond_sixteen.o", "arm64", sample_pack())
     for form in ("darwin", "bsd", "gnu"):
         archive = tmp_path / f"lib{form}.a"
-        run("llvm-ar", f"--format={form}", "rcsD", archive, made)
+        run_tool("llvm-ar", f"--format={form}", "rcsD", archive, made)
         library = load(archive)
         library.check()
         assert library.kind == "ar archive of Mach-O relocatable object for AArch64"
@@ -97,7 +78,7 @@ def test_universal_files_of_other_tools(tmp_path: Path, monkeypatch: pytest.Monk
         made = assemble(tmp_path / f"{arch}.o", arch, pack)
         images.append(link(tmp_path / f"{arch}.dylib", arch, made))
     output = tmp_path / "liba.dylib"
-    run("llvm-lipo", "-create", *images, "-output", output)
+    run_tool("llvm-lipo", "-create", *images, "-output", output)
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     library = load(output)
     library.check()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from emitter.errors import EmitterError, LoadError
 from emitter.loaders import load
-from emitter.package import Package
 from tests.container_files import bigobj, coff_object, pe
-from tests.loader_support import sample_pack
-from tests.support import build_pack
+from tests.foreign_files import run_tool
+from tests.loader_support import other_pack, sample_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,25 +25,12 @@ TRIPLES = {
 }
 
 
-def run(*command: object) -> None:
-    if not shutil.which(str(command[0])):
-        pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-
-
-def other_pack() -> bytes:
-    package = Package()
-    package.add_raw("other", b"bytes")
-    return build_pack(package)
-
-
 def assemble(path: Path, triple: str, pack: bytes, symbol: str = "emitter_pack") -> Path:
     data, source = path.with_suffix(".bin"), path.with_suffix(".s")
     data.write_bytes(pack)
     name = TRIPLES[triple][2] + symbol
     source.write_text(f'.section .emitter,"dr"\n.p2align 6\n.globl {name}\n{name}: .incbin "{data}"\n')
-    run("clang", f"--target={triple}", "-c", source, "-o", path)
+    run_tool("clang", f"--target={triple}", "-c", source, "-o", path)
     return path
 
 
@@ -55,7 +39,7 @@ def test_objects_and_libraries_of_other_tools(tmp_path: Path, triple: str) -> No
     cpu, magic, _ = TRIPLES[triple]
     made = assemble(tmp_path / "a.obj", triple, sample_pack())
     image = tmp_path / "a.dll"
-    run("lld-link", "/dll", "/noentry", "/safeseh:no", "/export:emitter_pack,data", made, f"/out:{image}")
+    run_tool("lld-link", "/dll", "/noentry", "/safeseh:no", "/export:emitter_pack,data", made, f"/out:{image}")
     for path, kind in ((made, f"COFF object for {cpu}"), (image, f"{magic} DLL for {cpu}")):
         library = load(path)
         library.check()
@@ -67,23 +51,23 @@ def test_what_gnu_ld_joined_and_stripped(tmp_path: Path) -> None:
     first = assemble(tmp_path / "a.obj", "x86_64-w64-windows-gnu", sample_pack(), "first")
     second = assemble(tmp_path / "b.obj", "x86_64-w64-windows-gnu", other_pack(), "second")
     image = tmp_path / "a.dll"
-    run("x86_64-w64-mingw32-gcc", "-shared", "-nostdlib", first, second, "-o", image)
+    run_tool("x86_64-w64-mingw32-gcc", "-shared", "-nostdlib", first, second, "-o", image)
     for _ in range(2):
         library = load(image)
         library.check()
         assert sorted(len(pack) for pack in library.packs) == [1, 8]
-        run("x86_64-w64-mingw32-strip", image)
+        run_tool("x86_64-w64-mingw32-strip", image)
 
 
 def test_static_and_import_libraries(tmp_path: Path) -> None:
     made = assemble(tmp_path / "a_name_beyond_sixteen.obj", "x86_64-pc-windows-msvc", sample_pack())
     static, stand_in = tmp_path / "static.lib", tmp_path / "import.lib"
-    run("llvm-lib", f"/out:{static}", made)
+    run_tool("llvm-lib", f"/out:{static}", made)
     library = load(static)
     library.check()
     assert library.kind == "ar archive of COFF object for x86-64"
     assert library.packs[0].member.endswith(made.name)
-    run(
+    run_tool(
         "lld-link",
         "/dll",
         "/noentry",
