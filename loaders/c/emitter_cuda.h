@@ -178,6 +178,17 @@ static inline emitter0_cuda_status emitter0_cuda_find_device_(emitter0_cuda *cud
     return EMITTER0_CUDA_OK;
 }
 
+/* Let go of the driver. */
+static inline void emitter0_cuda_let_go_(emitter0_cuda *cuda)
+{
+#if defined(_WIN32)
+    (void)FreeLibrary((HMODULE)cuda->library_);
+#else
+    (void)dlclose(cuda->library_);
+#endif
+    cuda->library_ = NULL;
+}
+
 /* Find the driver (`path`, or null for the system's own) and the GPU of number `device`, from 0. */
 static inline emitter0_cuda_status emitter0_cuda_open(emitter0_cuda *cuda, const char *path, int device)
 {
@@ -200,14 +211,8 @@ static inline emitter0_cuda_status emitter0_cuda_open(emitter0_cuda *cuda, const
 #endif
     cuda->has_libraries_ = emitter0_cuda_symbol(cuda, "cuLibraryLoadData") != NULL; /* since CUDA 12.0 */
     status = emitter0_cuda_find_device_(cuda, device);
-    if (status != EMITTER0_CUDA_OK) {
-#if defined(_WIN32)
-        (void)FreeLibrary((HMODULE)cuda->library_);
-#else
-        (void)dlclose(cuda->library_);
-#endif
-        cuda->library_ = NULL;
-    }
+    if (status != EMITTER0_CUDA_OK)
+        emitter0_cuda_let_go_(cuda);
     return status;
 }
 
@@ -361,12 +366,7 @@ static inline void emitter0_cuda_close(emitter0_cuda *cuda)
         return;
     if (cuda->context_ != NULL)
         (void)emitter0_cuda_call_int_(cuda, "cuDevicePrimaryCtxRelease_v2", cuda->device_);
-#if defined(_WIN32)
-    (void)FreeLibrary((HMODULE)cuda->library_);
-#else
-    (void)dlclose(cuda->library_);
-#endif
-    cuda->library_ = NULL;
+    emitter0_cuda_let_go_(cuda);
     cuda->context_ = NULL;
 }
 

@@ -3,7 +3,8 @@
  * CUDA_RECORD names the file that lines are appended to; CUDA_SM is the compute capability without its dot, CUDA_DEVICES the number
  * of GPUs. Compiled with -DNO_LIBRARIES it is the driver of CUDA 11. Kernels and variables exist if their name is in the image's
  * bytes. It reads images by itself, on purpose: no code of emitter is in it. */
-#include <stdarg.h>
+#include "record.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +21,6 @@ typedef struct object {
 
 static object objects[4096];
 static int object_count, live, context, retained;
-
-static void record(const char *form, ...)
-{
-    const char *path = getenv("CUDA_RECORD");
-    FILE *file = path != NULL ? fopen(path, "a") : NULL;
-    va_list arguments;
-    if (file == NULL)
-        return;
-    va_start(arguments, form);
-    vfprintf(file, form, arguments);
-    va_end(arguments);
-    fputc('\n', file);
-    fclose(file);
-}
 
 static int number_of(const char *name, int otherwise)
 {

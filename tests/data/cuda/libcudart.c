@@ -2,7 +2,8 @@
  *
  * CUDA_RECORD names the file that lines are appended to. A fatbin that is not one, a handle that is not registered, a kernel that is
  * unknown or a second unregistration end the process. */
-#include <stdarg.h>
+#include "record.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,20 +28,6 @@ typedef struct symbol {
 static binary binaries[4096];
 static symbol symbols[4096];
 static int binary_count, symbol_count;
-
-static void record(const char *form, ...)
-{
-    const char *path = getenv("CUDA_RECORD");
-    FILE *file = path != NULL ? fopen(path, "a") : NULL;
-    va_list arguments;
-    if (file == NULL)
-        return;
-    va_start(arguments, form);
-    vfprintf(file, form, arguments);
-    va_end(arguments);
-    fputc('\n', file);
-    fclose(file);
-}
 
 static void need(int condition, const char *what)
 {
