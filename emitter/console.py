@@ -1,13 +1,40 @@
-"""Standard output and standard error of the command, whatever has become of them: closed, full, or without a reader."""
+"""What the command says: by its exit status, and on standard output and standard error, whatever has become of them.
+
+They may be closed, full, or without a reader.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 from emitter.errors import InputError, OutputError, printable
+from emitter.records import TYPE_CHECKING
 
-__all__ = ["STANDARD_INPUT", "STANDARD_OUTPUT", "open_missing", "printable", "read", "say", "write"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "EXIT_DONE",
+    "EXIT_ERROR",
+    "EXIT_FINDINGS",
+    "EXIT_INTERRUPTED",
+    "STANDARD_INPUT",
+    "STANDARD_OUTPUT",
+    "open_missing",
+    "printable",
+    "progress",
+    "read",
+    "say",
+    "write",
+    "write_json",
+]
+
+EXIT_DONE = 0
+EXIT_FINDINGS = 1
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
 
 STANDARD_INPUT = "standard input"
 STANDARD_OUTPUT = "standard output"
@@ -50,6 +77,13 @@ def write(data: str | bytes) -> None:
         raise OutputError(f"cannot write: {error.strerror or error}", where=STANDARD_OUTPUT) from error
 
 
+def write_json(document: dict[str, object]) -> None:
+    """Write a document to standard output, as `write` does."""
+    import json
+
+    write(json.dumps(document, indent=1) + "\n")
+
+
 def _abandon() -> None:
     # What is left in the buffer goes nowhere: the interpreter would try again to write it at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,3 +95,21 @@ def say(line: str) -> None:
         print(printable(f"emitter: {line}"), file=sys.stderr, flush=True)
     except OSError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lives as long as the process
+
+
+def progress() -> Callable[[int, int], None]:
+    """Return a display of bytes done, which appears after a second of work and is wiped when all are."""
+    start = time.monotonic()
+    visible = False
+
+    def show(done: int, total: int) -> None:
+        nonlocal visible
+        if done >= total:
+            if visible:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            visible = False
+        elif time.monotonic() - start > 1:
+            visible = True
+            print(f"\remitter: {done >> 20} of {total >> 20} MiB", end="", file=sys.stderr, flush=True)
+
+    return show

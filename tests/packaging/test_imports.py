@@ -25,7 +25,7 @@ FOUNDATION = {
 DRIVERS = {"driver", "jobs", "plan_report", "planner", "verify"}
 # What reads artefacts: it takes packs from the loaders.
 READERS = {"inspect", "verify"}
-COMMAND = {"__main__", "cli", "console", "contents", "diff", "extract"}
+COMMAND = {"__main__", "arguments", "cli", "commands", "console", "contents", "diff", "extract"}
 
 # The conveniences of the public API, which would otherwise need a class of their own, imported where they are called.
 UPWARD = {

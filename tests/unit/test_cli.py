@@ -426,7 +426,7 @@ def test_a_folder_that_is_gone_is_no_matter_of_standard_output(blob: Path, tmp_p
 def test_an_endless_argument_file_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emitter.cli._MAX_ARGUMENTS", 1000)
+    monkeypatch.setattr("emitter.arguments._MAX_ARGUMENTS", 1000)
     assert main(["@/dev/zero"]) == 2
     assert "too long" in capsys.readouterr().err
 
@@ -448,12 +448,12 @@ def test_what_looks_like_a_placeholder_is_spoken_of(
 
 
 def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from emitter import cli
+    from emitter import commands
 
     def broken(arguments: list[str]) -> int:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setitem(cli._COMMANDS, "targets", broken)
+    monkeypatch.setitem(commands.COMMANDS, "targets", broken)
     assert main(["targets"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "emitter: error: internal error: ZeroDivisionError: oops; this is a bug in emitter; -v shows where"
@@ -461,12 +461,12 @@ def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_an_interrupt_is_exit_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from emitter import cli
+    from emitter import commands
 
     def interrupted(arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(cli._COMMANDS, "targets", interrupted)
+    monkeypatch.setitem(commands.COMMANDS, "targets", interrupted)
     assert main(["targets"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 
