@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Tensor", "check_crc"]
 
 _STEP = 1 << 20
+_CHANGED = "the bytes are not those that were written: crc32c does not match"
 
 
 class Tensor:
@@ -159,14 +160,14 @@ class Tensor:
         return f"{self._open().where}: tensor {shown(self.name)}"
 
 
-def check_crc(data: memoryview, expected: int, where: str) -> None:
+def check_crc(data: memoryview, expected: int, where: str, what: str = _CHANGED) -> None:
     """Raise FormatError if the CRC-32C of `data` is not `expected`. Reads in steps, so that memory stays bounded."""
     crc = 0
     for start in range(0, len(data), _STEP):
         crc = crc32c(bytes(data[start : start + _STEP]), crc)
     if crc != expected:
         raise FormatError(
-            "the bytes are not those that were written: crc32c does not match",
+            what,
             where=where,
             expected=f"{expected:#010x}",
             actual=f"{crc:#010x}",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
-from emitter.checksum import crc32c, sha256
+from emitter.checksum import sha256
 from emitter.errors import FormatError, shown
+from emitter.loaders._tensor import check_crc
 from emitter.loaders._validate_modules import validate_modules
 from emitter.pack import format as fmt
 from emitter.records import TYPE_CHECKING
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["validate"]
 
-_STEP = 1 << 20
 _RESERVED = fmt.TENSOR.offset("reserved")
 
 
 def validate(index: Index) -> None:
     """Raise FormatError for the first rule that is broken."""
-    _check_crc(index)
+    header, where = index.header, index.where
+    behind_header = index.data[header.header_size : header.index_size]
+    check_crc(behind_header, header.index_crc32c, where, "index_crc32c does not match the index")
     _check_tables(index)
     _check_payloads(index)
-    header, where = index.header, index.where
     _check_pool(index)
     _check_string(index, where, "the model version", (header.model_version_offset, header.model_version_length))
     end = _check_metadata(index, where, header.metadata_first, header.metadata_count, 0)
@@ -37,19 +38,6 @@ def validate(index: Index) -> None:
         end,
     )
     _check_schema(index, schema)
-
-
-def _check_crc(index: Index) -> None:
-    header, crc = index.header, 0
-    for start in range(header.header_size, header.index_size, _STEP):
-        crc = crc32c(bytes(index.data[start : min(start + _STEP, header.index_size)]), crc)
-    if crc != header.index_crc32c:
-        raise FormatError(
-            "index_crc32c does not match the index",
-            where=index.where,
-            expected=f"{header.index_crc32c:#010x}",
-            actual=f"{crc:#010x}",
-        )
 
 
 def _check_tables(index: Index) -> None:
