@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from emitter.errors import InputError, LayoutError, UsageError, shown
+from emitter.image import check_alignment
 from emitter.image.elf import KEPT_ALIGNMENT
 from emitter.link.advice import check_constructors, warn_of_features, warn_of_options, warn_of_variables
 from emitter.link.find import Linker, find_linker
@@ -92,8 +93,8 @@ def plan_code(  # noqa: PLR0917 - what one output is
     _check_exports(options, objects, functions, symbol, all_tensors)
     warn_of_variables(package, wants, variables, warn)
     warn_of_options(options, objects, functions, format_, warn)
-    if linked:
-        _check_alignment(target, pack)
+    if linked and target.object_format == "elf":
+        check_alignment(target, pack, KEPT_ALIGNMENT, "")
     attached = _is_attached(target, format_, wants, say)
     far = pack.total_size > target.reach // 2
     near = [one.name for one in wants.tensors if one.name in variables and variables[one.name].near]
@@ -322,18 +323,6 @@ def _stub(target: Target, path: str, symbol: str, tensors: Sequence[TensorSymbol
     from emitter.attach.stub import stub_model
 
     return _object(target, path, stub_model(target, symbol, tensors))
-
-
-def _check_alignment(target: Target, pack: PackPlan) -> None:
-    """Raise LayoutError for an alignment that loaders do not keep, as for libraries without code."""
-    if target.object_format == "elf" and pack.alignment > KEPT_ALIGNMENT:
-        raise LayoutError(
-            "a library cannot keep the alignment of a tensor",
-            where=f"target {target.name}",
-            expected=f"at most {KEPT_ALIGNMENT}",
-            actual=pack.alignment,
-            hint="loaders place libraries at multiples of a page: ask for less",
-        )
 
 
 def _archive(target: Target, path: str, model: ObjectModel, objects: Sequence[CodeObject]) -> FilePlan:

@@ -17,7 +17,7 @@ from emitter.compile.constructors import as_arrays, names
 from emitter.compile.platform import contradiction
 from emitter.errors import EmitterError, InputError, UsageError
 from emitter.link.find import linkers
-from tests.run.device import need
+from tests.c_tools import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,9 +65,7 @@ define i32 @seen_at(i32 %i) {
 PLAIN = "define i32 @one() {\n  ret i32 1\n}\n"
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMITTER_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "advice-cache"))
+pytestmark = pytest.mark.usefixtures("code_cache")
 
 
 def package(*code: str | bytes | Path) -> Package:

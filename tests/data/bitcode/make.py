@@ -64,7 +64,7 @@ def main() -> int:
             if "==" in compiler:
                 clang = _install(compiler, folder)
             elif shutil.which(compiler) is None:
-                print(f"{compiler} is not on the path", file=sys.stderr)  # noqa: T201
+                print(f"{compiler} is not on the path", file=sys.stderr)  # noqa: T201 - a script, which says what it made
                 failed = 1
                 continue
             _compile(clang, "c", SOURCE, f"llvm-{version}.bc")
