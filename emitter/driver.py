@@ -145,14 +145,9 @@ def emit(
 
                 check(out.fd, job.format, job.resolved.target, job.plan, pack, job.symbol)
             elif pack is not None and job.code.linker is None:
-                if job.format == "object":
-                    from emitter.check.joined import check_joined
+                from emitter.check.unlinked import check_unlinked
 
-                    check_joined(out.fd, job, pack, crcs)
-                else:
-                    from emitter.check.linked import check_pack_at
-
-                    check_pack_at(out.fd, job.plan, pack, crcs)
+                check_unlinked(out.fd, job, pack, crcs)
             for option, path in job.companions.items():
                 text = _map_text(job, package, crcs) if option == "map" else job.texts[option]
                 data = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")

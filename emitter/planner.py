@@ -297,7 +297,9 @@ class Planner:
             from emitter.splice.implib import import_library
 
             names = [symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in tensor_symbols)]
-            functions = [] if code is None else sorted(code.functions)
+            functions: list[str] = []
+            if code is not None:
+                names, functions = list(code.data), sorted(code.functions)
             texts["implib"] = import_library(target, os.path.basename(path), names, functions=functions)
         return texts
 

@@ -58,9 +58,9 @@ def check(  # noqa: PLR0917 - six facts about one output, in the order in which 
         check_pack(fd, target, plan, pack)
         return
     if plan.compiled or any(one.plan.compiled for one in plan.slices):
-        from emitter.check.compiled import check_compiled
+        from emitter.check.pieces import check_pieces
 
-        check_compiled(fd, plan)
+        check_pieces(fd, plan)
         return
     check_format = check_of(format, target)
     if plan.slices:

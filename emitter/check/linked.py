@@ -6,6 +6,8 @@ import os
 
 from emitter.check.readback import difference, expect
 from emitter.checksum import crc32c
+from emitter.errors import OutputError
+from emitter.reading import pread
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
 
-__all__ = ["check_library", "check_linked", "check_pack_at", "symbol_offset"]
+__all__ = ["check_library", "check_linked", "check_index_at", "symbol_offset"]
 
 _STEP = 4 << 20
 _OF_LINKERS = {"_mh_dylib_header", "__dso_handle"}  # what zig's linker for Apple defines, and exports
@@ -35,18 +37,21 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
         report = _report(artefact, ())
         if job.format == "library":
             _check_report(report, job)
-            expect("packs in the library", len(report.packs), 1)
+            _expect("packs in the library", len(report.packs), 1)
             offset = report.packs[0].offset
         else:
             offset = symbol_offset(report, job.resolved.target.symbol_prefix + (job.symbol or ""))
         view = artefact.view
-        expect("index of the pack", view.read(offset, pack.index_size, "the index"), pack.render_index(crcs))
+        index = view.read(offset, pack.index_size, "the index")
+        _expect("first byte of the pack's index that differs", _differs_at(index, pack.render_index(crcs)), None)
         for number, (payload, crc) in enumerate(zip(pack.payloads, crcs, strict=True)):
             found, start = 0, offset + payload.offset
             for at in range(start, start + payload.size, _STEP):
                 found = crc32c(view.read(at, min(_STEP, start + payload.size - at), "a payload"), found)
             if found != crc:
-                raise difference(f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}")
+                raise _made_otherwise(
+                    f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}"
+                )
         notes = (one.offset + _BUILD_ID_DESC for one in report.sections if one.name == ".note.gnu.build-id")
         return offset, next(notes, None)
 
@@ -62,12 +67,12 @@ def check_library(path: str, job: Job) -> None:
 
 def _report(artefact: Artefact, but: Sequence[str]) -> Report:
     if artefact.reader is None:
-        raise difference("the linker's output", "a library or an object", "a file of no known format")
+        raise _made_otherwise("the linker's output", "a library or an object", "a file of no known format")
     report = artefact.reader.report()
     for fault in report.faults:
         if fault.part in but:
             continue
-        raise difference(f"{fault.part} of the linker's output", "what can be read", fault.error)
+        raise _made_otherwise(f"{fault.part} of the linker's output", "what can be read", fault.error)
     return report
 
 
@@ -75,7 +80,7 @@ def symbol_offset(report: Report, name: str) -> int:
     """Return the file offset of what a symbol of an object names. Raises OutputError if there is no such symbol."""
     sections = {section.number: section for section in report.sections}
     for symbol in report.symbols():
-        if symbol.name == name and symbol.section is not None:
+        if symbol.name == name and symbol.binding != "local" and symbol.section in sections:
             section = sections[symbol.section]
             # In an object that linkers join, sections have no address.
             return section.offset + symbol.value - section.address
@@ -98,17 +103,41 @@ def _check_report(report: Report, job: Job) -> None:
                 exported.add(name)
     if code.version_script is None:
         own = {*code.functions, *code.data}
-        expect("exports of the library", sorted(exported - (_OF_LINKERS - own)), sorted(own))
+        _expect("exports of the library", sorted(exported - (_OF_LINKERS - own)), sorted(own))
     given = {name for names in code.wants.libraries.values() for name in names} | {*code.wants.allowed}
     if not code.wants.paths:
-        expect("symbols that nothing defines", sorted(wanted - given - {"dyld_stub_binder"}), [])
+        _expect("symbols that nothing defines", sorted(wanted - given - {"dyld_stub_binder"}), [])
     for one in report.hardening:
         if one.name in {"nx", "executable stack", "no executable stack"} and one.value is False:
-            raise difference(f"hardening: {one.name}", True, one.value)
+            raise _made_otherwise(f"hardening: {one.name}", True, one.value)
 
 
-def check_pack_at(fd: int, plan: FilePlan, pack: PackPlan, crcs: Sequence[int]) -> None:
+def check_index_at(fd: int, plan: FilePlan, pack: PackPlan, crcs: Sequence[int]) -> None:
     """Check the index of a pack that was written where the plan has it, in an archive or an object with code."""
     offset = plan.pack_offset or 0
-    expect("index of the pack", os.pread(fd, pack.index_size, offset), pack.render_index(crcs))
+    index = pread(fd, pack.index_size, offset)
+    expect("first byte of the pack's index that differs", _differs_at(index, pack.render_index(crcs)), None)
     expect("size of the file", os.fstat(fd).st_size, plan.size)
+
+
+def _differs_at(one: bytes, other: bytes) -> int | None:
+    """Return the offset of the first byte that differs, the shorter length if there is none; None for equal ones."""
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (byte, expected) in pairs if byte != expected), min(len(one), len(other)))
+
+
+def _expect(field: str, actual: object, expected: object) -> None:
+    if actual != expected:
+        raise _made_otherwise(field, expected, actual)
+
+
+def _made_otherwise(field: str, expected: object, actual: object) -> OutputError:
+    return OutputError(
+        "the linker has made something else than was asked for",
+        where=field,
+        expected=expected,
+        actual=actual,
+        hint="name another --linker (-v says which it was); the code may bring what it exports with it",
+    )

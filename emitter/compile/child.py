@@ -91,7 +91,7 @@ def _compile(request: Mapping[str, Any]) -> tuple[bytes, dict[str, object]]:
         raise _Refusal(f"LLVM refuses the code: {_words(error)}", where=where) from error
     text = str(module)
     _screen_asm(text, where, target, binding)
-    exports = _hide(module, request["exports"])
+    exports = _hide(module, request["exports"], coff=target["object_format"] == "coff")
     variables = _variables(module, binding.create_target_data(target["data_layout"]))
     asked = _asked(module, target["triple"])
     features = [one for one in (target["features"], *shared_features(asked)) if one]
@@ -187,10 +187,11 @@ def _screen_asm(text: str, where: str, target: Mapping[str, Any], binding: Any) 
         )
 
 
-def _hide(module: Any, wanted: Sequence[str] | None) -> list[str]:
+def _hide(module: Any, wanted: Sequence[str] | None, *, coff: bool) -> list[str]:
     """Hide every definition that is not to be exported; return the names of the functions that are.
 
-    Without a list these are the functions of default visibility.
+    Without a list these are the functions of default visibility. COFF has no visibility, and LLVM's stand-in for MinGW,
+    the directive -exclude-symbols, is an error to older linkers.
     """
     exports = []
     for is_function, value in _definitions(module):
@@ -204,7 +205,7 @@ def _hide(module: Any, wanted: Sequence[str] | None) -> list[str]:
         else:
             if value.storage_class.name == "dllexport":
                 value.storage_class = "default"
-            value.visibility = "hidden"
+            value.visibility = "default" if coff else "hidden"
     return exports
 
 
@@ -236,7 +237,7 @@ def _variables(module: Any, layout: Any) -> dict[str, dict[str, object]]:
             kind = value.global_value_type
             text = str(value)
             # An opaque structure has no size, and says so by an abort.
-            size = 0 if "opaque" in str(kind) else layout.get_abi_size(kind)
+            size = 0 if re.search(r"\btype opaque\b", str(kind)) else layout.get_abi_size(kind)
             near = value.visibility.name != "default" or " dso_local " in text
             found[value.name] = {"size": size, "near": near, "constant": " constant " in text, "type": str(kind)}
     return found

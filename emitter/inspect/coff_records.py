@@ -119,6 +119,7 @@ class CoffSymbol(NamedTuple):
         return int.from_bytes(self.aux[:4], "little")
 
 
+_SECTION_NUMBER = 12  # offset in a symbol
 _SECTION_DEFINITION = ((0, 4), (4, 6), (6, 8), (8, 12), (12, 14), (14, 15))
 
 
@@ -166,7 +167,7 @@ class CoffTables:
         header = self.header
         if not header.PointerToSymbolTable or not header.NumberOfSymbols:
             return
-        form = "<8sIiHBB" if header.bigobj else "<8sIhHBB"
+        form = "<8sIiHBB" if header.bigobj else "<8sIHHBB"
         size, count = self.symbol_size, header.NumberOfSymbols
         start, index = header.PointerToSymbolTable, 0
         rows = enumerate(self.view.table(form, start, size, count, "the symbol table"))
@@ -187,7 +188,19 @@ class CoffTables:
             if storage_class == names.IMAGE_SYM_CLASS_FILE and aux:
                 # binutils put a long name into the string table, as with symbols; others spread it over the records.
                 file_name = self._symbol_name(aux[:8] if aux[:4] == b"\0\0\0\0" else aux)
-            yield CoffSymbol(index, name, value, section, kind, storage_class, aux, file_name)
+            yield CoffSymbol(index, name, value, self._section_number(section), kind, storage_class, aux, file_name)
+
+    def section_of(self, number: int) -> int:
+        """Return the SectionNumber of the symbol that has this number; 0, undefined, if there is none."""
+        if not 0 <= number < self.header.NumberOfSymbols:
+            return 0
+        at = self.header.PointerToSymbolTable + number * self.symbol_size + _SECTION_NUMBER
+        form = "<i" if self.header.bigobj else "<H"
+        return self._section_number(*self.view.unpack(form, at, "a symbol"))
+
+    def _section_number(self, number: int) -> int:
+        # Up to 65279 sections count; the numbers above are the special, negative ones.
+        return number - 0x10000 if number > names.MAX_SECTION_NUMBER and not self.header.bigobj else number
 
     def relocations(self, section: SectionHeader) -> Iterator[CoffRelocation]:
         """Yield the relocations of an object's section."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from emitter.inspect.coff import CoffFile, ImportObject
-    from emitter.inspect.coff_records import CoffSymbol, SectionHeader
+    from emitter.inspect.coff_records import CoffSymbol, CoffTables, SectionHeader
     from emitter.inspect.packs import PlacedSymbol
     from emitter.inspect.view import View
 
@@ -75,7 +75,7 @@ def object_report(coff: CoffFile, page_size: int = 0) -> Report:
         segments=(),
         sections=sections,
         symbol_count=header.NumberOfSymbols,
-        symbols=lambda: neutral_symbols(coff.symbols()),
+        symbols=lambda: neutral_symbols(coff.tables),
         dependencies=(),
         hardening=[Hardening("writable_and_executable", writable_code)],
         packs=packs,
@@ -150,16 +150,22 @@ def neutral_section(one: SectionHeader, alignment: int) -> Section:
     )
 
 
-def neutral_symbols(symbols: Iterable[CoffSymbol]) -> Iterator[Symbol]:
-    """Yield the symbols of a COFF symbol table, without those for debuggers."""
-    for symbol in symbols:
+def neutral_symbols(tables: CoffTables) -> Iterator[Symbol]:
+    """Yield the symbols of a COFF symbol table, without those for debuggers.
+
+    A weak external symbol is a definition if its default is one in this object (as compilers write a weak function).
+    """
+    for symbol in tables.symbols():
         if symbol.SectionNumber == names.IMAGE_SYM_DEBUG and symbol.file_name is None:
             continue
         common = symbol.external and not symbol.SectionNumber and bool(symbol.Value)
         weak = symbol.StorageClass == names.IMAGE_SYM_CLASS_WEAK_EXTERNAL
-        if symbol.SectionNumber > 0:
+        section = symbol.SectionNumber
+        if symbol.weak_default is not None and not section:
+            section = max(tables.section_of(symbol.weak_default), 0)
+        if section > 0:
             place = "defined"
-        elif symbol.SectionNumber < 0:
+        elif section < 0:
             place = "absolute"
         else:
             place = "common" if common and not weak else "undefined"
@@ -170,7 +176,7 @@ def neutral_symbols(symbols: Iterable[CoffSymbol]) -> Iterator[Symbol]:
             binding="weak" if weak else "global" if symbol.external else "local",
             visibility="default",
             place=place,
-            section=symbol.SectionNumber if symbol.SectionNumber > 0 else None,
+            section=section if section > 0 else None,
             value=symbol.Value,
             size=symbol.Value if place == "common" else None,
         )

@@ -130,7 +130,7 @@ def _segment(pe: PeFile, one: SectionHeader, page_size: int) -> Segment:
 
 
 def _symbols(pe: PeFile) -> Iterator[Symbol]:
-    yield from neutral_symbols(pe.symbols())
+    yield from neutral_symbols(pe.tables)
     for export in pe.exports():
         library, _, name = export.forwarder.rpartition(".")
         yield Symbol(

@@ -163,10 +163,11 @@ def _link(job: Job, code: Code, objects: Sequence[str], linked: str, folder: str
 
 def _stand_in(target: Target, folder: str, library: Library, names: Iterable[str]) -> str:
     """Write what stands for a library in the link: its name, and those of its functions that are used."""
+    from emitter.link.drive import PLATFORMS
+
     path = os.path.join(folder, f"lib{os.path.basename(library.name)}")
     if target.object_format == "macho":
-        system = "macos" if target.macho is not None and target.macho.platform == 1 else "ios"
-        arch = f"{target.llvm_triple.partition('-')[0]}-{system}"
+        arch = f"{target.llvm_triple.partition('-')[0]}-{PLATFORMS[target.macho.platform if target.macho else 0]}"
         symbols = ", ".join(f"_{name}" for name in sorted(names))
         text = (
             f"--- !tapi-tbd\ntbd-version: 4\ntargets: [ {arch} ]\ninstall-name: '{library.name}'\nexports:\n"

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from emitter.link.find import Flavour, Linker
     from emitter.targets._base import Target
 
-__all__ = ["Request", "link"]
+__all__ = ["PLATFORMS", "Request", "link"]
 
 _SECONDS = 3600
 _SHOWN_LINES = 8
 
-# Apple's names of LC_BUILD_VERSION's platforms, as -platform_version takes them.
-_PLATFORMS = {1: "macos", 2: "ios", 7: "ios-simulator"}
+# Apple's names of LC_BUILD_VERSION's platforms, as -platform_version and .tbd files have them.
+PLATFORMS = {1: "macos", 2: "ios", 7: "ios-simulator"}
 _MACHINES = {0x8664: "x64", 0xAA64: "arm64", 0x14C: "x86"}
 
 # What ELF linkers say of code that only a program can hold.
@@ -132,7 +132,7 @@ def _macho(target: Target, _flavour: Flavour, request: Request) -> list[str]:
     names = "".join(f"_{name}\n" for name in (*request.exports, *request.data))
     exported = _write(request, "exports.txt", names)
     arguments = ["-dylib", "-arch", target.llvm_triple.partition("-")[0]]
-    arguments += ["-platform_version", _PLATFORMS[facts.platform], facts.minos, facts.sdk, "-adhoc_codesign", "-S"]
+    arguments += ["-platform_version", PLATFORMS[facts.platform], facts.minos, facts.sdk, "-adhoc_codesign", "-S"]
     arguments += ["-install_name", request.name, "-exported_symbols_list", exported, "-o", request.output]
     if request.undefined:
         arguments += ["-undefined", "dynamic_lookup"]
@@ -144,7 +144,7 @@ def _zig_macho(target: Target, _flavour: Flavour, request: Request) -> list[str]
     facts = target.macho
     if facts is None or request.relocatable:
         raise _no_objects_for_apple("zig", target)
-    system, _, simulator = _PLATFORMS[facts.platform].partition("-")
+    system, _, simulator = PLATFORMS[facts.platform].partition("-")
     cpu = target.llvm_triple.partition("-")[0].replace("arm64", "aarch64")
     triple = f"{cpu}-{system}.{facts.minos}" + (f"-{simulator}" if simulator else "")
     arguments = ["-target", triple, "-shared", "-nostdlib", "-o", request.output]

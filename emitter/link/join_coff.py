@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_joined"]
 
-# Offsets in a section header of its three pointers: to raw data, relocations, line numbers.
-_POINTERS = (20, 24, 28)
+_POINTERS = (20, 24)  # offsets in a section header: to raw data, to relocations
 _VALUE, _SECTION_NUMBER = 8, 12  # in a symbol
+_MANY = 0xFFFF  # NumberOfRelocations with IMAGE_SCN_LNK_NRELOC_OVFL
 
 
 def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> FilePlan:
@@ -67,7 +67,7 @@ def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> 
     size = symbol_table + len(symbols) + strings.size
     check_size(target, size)
 
-    # File layout is fixed.
+    # File layout is fixed. The time stamp is 0, whatever the code says: an output depends on its inputs alone.
     head = coff.file_header(
         header.Machine,
         count + len(headers),
@@ -85,10 +85,16 @@ def _check_order(file: CoffFile, start: int, table: int) -> None:
     """Raise FormatError unless all that sections refer to lies between the section table and the symbol table."""
     ends = [table]
     for section in file.sections:
+        if section.NumberOfLinenumbers:
+            raise FormatError(
+                "COFF line numbers, which compilers no longer write", where=file.view.where, hint="strip them"
+            )
+        relocations = sum(1 for _ in file.relocations(section))
+        # Where they are more than a header can say, another record stands before them, with their number.
+        relocations += section.NumberOfRelocations == _MANY and relocations >= _MANY
         ranges = (
             (section.PointerToRawData, section.file_size),
-            (section.PointerToRelocations, 10 * sum(1 for _ in file.relocations(section))),
-            (section.PointerToLinenumbers, 6 * section.NumberOfLinenumbers),
+            (section.PointerToRelocations, 10 * relocations),
         )
         ends += [at + size for at, size in ranges if size and at >= start]
         if any(size and at < start for at, size in ranges):
@@ -108,6 +114,8 @@ def _strings(code: bytes, at: int, where: str) -> bytes:
     (size,) = unpack_from("<I", code, at) if at + 4 <= len(code) else (0,)
     if not 4 <= size <= len(code) - at:
         raise FormatError("the size of the string table", where=where, expected=f"4 to {len(code) - at}", actual=size)
+    if size > 4 and code[at + size - 1]:
+        raise FormatError("the string table does not end in a NUL", where=where)
     return code[at + 4 : at + size]
 
 

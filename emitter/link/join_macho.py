@@ -31,7 +31,7 @@ from emitter.splice.macho import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from emitter.inspect.macho_records import Dysymtab, LoadCommand, SegmentCommand, Symtab
+    from emitter.inspect.macho_records import Dysymtab, SegmentCommand, Symtab
     from emitter.model import ObjectModel
     from emitter.targets._base import Target
 
@@ -134,13 +134,18 @@ def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> 
 def _take_apart(code: bytes, where: str) -> _Code:
     file = MachOFile(View.of_bytes(code, where))
     symtab, dysymtab = file.symtab, file.dysymtab
-    unknown = [one.name for one in file.commands if not _is_known(one)]
-    if len(file.segments) != 1 or symtab is None or dysymtab is None or unknown:
+    known = (names.LC_SEGMENT_64, names.LC_SYMTAB, names.LC_DYSYMTAB, *_KEPT, *names.LINKEDIT_DATA)
+    if (
+        len(file.segments) != 1
+        or symtab is None
+        or dysymtab is None
+        or any(one.cmd not in known for one in file.commands)
+    ):
         raise FormatError(
             "not an object as compilers write it",
             where=where,
-            expected="one segment, LC_SYMTAB, LC_DYSYMTAB, and commands that objects have",
-            actual=", ".join(unknown) or f"{len(file.segments)} segments",
+            expected="one LC_SEGMENT_64, LC_SYMTAB, LC_DYSYMTAB, and commands that objects have",
+            actual=", ".join(one.name for one in file.commands),
             hint="write an archive",
         )
     (segment,) = file.segments
@@ -150,10 +155,14 @@ def _take_apart(code: bytes, where: str) -> _Code:
     ranges += [(dysymtab.indirectsymoff, 4 * dysymtab.nindirectsyms)]
     inside = [(one.offset, one.file_size) for one in segment.sections]
     if (
-        any(size and not (start <= at and at + size <= symtab.symoff) for at, size in ranges)
+        segment.vmaddr
+        or symtab.symoff < start
+        or any(one.addr + one.size > segment.vmsize for one in segment.sections)
+        or any(size and not (start <= at and at + size <= symtab.symoff) for at, size in ranges)
         or any(size and not (segment.fileoff <= at and at + size <= start) for at, size in inside)
         or any((dysymtab.ntoc, dysymtab.nmodtab, dysymtab.nextrefsyms, dysymtab.nextrel, dysymtab.nlocrel))
         or max(start, symtab.stroff + symtab.strsize) > len(code)
+        or code[symtab.stroff : symtab.stroff + symtab.strsize][-1:] not in (b"", b"\0")  # names follow
     ):
         raise FormatError(
             "contents, relocations and symbols are not in the order in which compilers write them",
@@ -163,19 +172,19 @@ def _take_apart(code: bytes, where: str) -> _Code:
     return _Code(file, segment, symtab, dysymtab, (start, symtab.symoff))
 
 
-def _is_known(command: LoadCommand) -> bool:
-    made_anew = (names.LC_SEGMENT_64, names.LC_SYMTAB, names.LC_DYSYMTAB)
-    return command.cmd in (*made_anew, *_KEPT, *names.LINKEDIT_DATA)
-
-
 def _without_clash(model: ObjectModel, old: _Code, where: str) -> ObjectModel:
     """Return the model with no section named as one of the code; raise LayoutError if that would be the pack's."""
     taken = {(one.segname, one.sectname) for one in old.segment.sections}
     sections = []
     for section in model.sections:
         if section_name(section) in taken:
-            if section.holds_pack:
-                raise LayoutError("the code has a section of this name", where=where, actual=section.name)
+            if section.holds_pack or tuple(_SIZE_SECTION.split(",")) in taken:
+                raise LayoutError(
+                    "the code has a section of this name",
+                    where=where,
+                    actual=section.name,
+                    hint="choose another with --section, or write an archive",
+                )
             section = section._replace(name=_SIZE_SECTION)  # noqa: PLW2901 - the same section, elsewhere
         sections.append(section)
     return model._replace(sections=sections)

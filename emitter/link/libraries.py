@@ -36,11 +36,23 @@ _C = frozenset([*_C_NAMES, *_ARM_NAMES])
 _LOADER = frozenset({"__tls_get_addr"})
 # "C++ ABI for Itanium: Exception Handling", 1.5; "Exception Handling ABI for the Arm Architecture", 9.2.
 _UNWINDING = frozenset({
-    "_Unwind_Resume", "_Unwind_RaiseException", "_Unwind_DeleteException", "_Unwind_Backtrace", "_Unwind_GetIP",
+    "_Unwind_Resume", "_Unwind_RaiseException", "_Unwind_DeleteException", "_Unwind_Backtrace",
     "__gcc_personality_v0", "__aeabi_unwind_cpp_pr0", "__aeabi_unwind_cpp_pr1", "__aeabi_unwind_cpp_pr2",
 })  # fmt: skip
-# Both together, where one library has both.
-_ALL = _MATH | _C
+# What LLVM makes of several calls, or of loops: of sin and cos of one value, of filling memory.
+_SINCOS = frozenset({"sincos", "sincosf"})
+_APPLE = frozenset({
+    "__sincos_stret", "__sincosf_stret", "__exp10", "__exp10f", "bzero", "__bzero",
+    "memset_pattern4", "memset_pattern8", "memset_pattern16",
+})  # fmt: skip
+# What ucrtbase.dll does not export, since headers of Windows have it inline: on every CPU, and on 32-bit x86, which
+# computes with doubles.
+_NOT_IN_UCRT = frozenset({"fabsf", "frexpf", "hypotf", "ldexpf", "printf", "snprintf"})
+_NOT_IN_UCRT_32 = frozenset({
+    "acosf", "asinf", "atan2f", "atanf", "ceilf", "cosf", "coshf", "expf", "floorf", "fmodf", "log10f", "logf", "modff",
+    "powf", "sinf", "sinhf", "sqrtf", "tanf", "tanhf",
+})  # fmt: skip
+_UCRT = (_MATH | _C) - _NOT_IN_UCRT
 
 
 class Library(NamedTuple):
@@ -50,24 +62,27 @@ class Library(NamedTuple):
     offers: frozenset[str]
 
 
-# By the letters behind -l. Keys are `version_kind` of targets, or else their object format.
+# By the letters behind -l. Keys are `version_kind` of targets, or else their object format and width.
 _LIBRARIES: Mapping[str, Mapping[str, Library]] = {
     "glibc": {
-        "m": Library("libm.so.6", _MATH),
+        "m": Library("libm.so.6", _MATH | _SINCOS),
         "c": Library("libc.so.6", _C | _LOADER),
         "gcc_s": Library("libgcc_s.so.1", _UNWINDING),
     },
-    "musl": {"m": Library("libc.so", _MATH), "c": Library("libc.so", _C)},
-    "android-api": {"m": Library("libm.so", _MATH), "c": Library("libc.so", _C)},
-    "macho": {letters: Library("/usr/lib/libSystem.B.dylib", _ALL) for letters in ("m", "c", "System")},
+    "musl": {"m": Library("libc.so", _MATH | _SINCOS), "c": Library("libc.so", _C)},
+    "android-api": {"m": Library("libm.so", _MATH | _SINCOS), "c": Library("libc.so", _C)},
+    "macho-64": {
+        letters: Library("/usr/lib/libSystem.B.dylib", _MATH | _C | _APPLE) for letters in ("m", "c", "System")
+    },
     # Part of Windows since 10; Microsoft's compilers and the newer MinGW use it.
-    "coff": {letters: Library("ucrtbase.dll", _ALL) for letters in ("m", "c", "ucrt")},
+    "coff-64": {letters: Library("ucrtbase.dll", _UCRT) for letters in ("m", "c", "ucrt")},
+    "coff-32": {letters: Library("ucrtbase.dll", _UCRT - _NOT_IN_UCRT_32) for letters in ("m", "c", "ucrt")},
 }
 
 
 def _of(target: Target) -> Mapping[str, Library]:
     if target.object_format != "elf":
-        return _LIBRARIES[target.object_format]
+        return _LIBRARIES[f"{target.object_format}-{target.pointer_width}"]
     return _LIBRARIES.get(target.version_kind or ("glibc" if target.image_suffix else ""), {})
 
 

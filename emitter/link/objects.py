@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from emitter.errors import FormatError, InputError
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from emitter.inspect.report import Report
+    from emitter.inspect.report import Reader, Report
     from emitter.targets._base import Target
 
 __all__ = ["CodeObject", "read_objects"]
 
 
 _SLIM_LTO = "__gnu_lto_slim"  # what GCC defines in an object for its linker plugin alone
+# Microsoft, "/EXPORT": directives to the linker, as compilers write them for __declspec(dllexport).
+_EXPORT = re.compile(rb"[/-]export:\"?([^\s\",]+)\"?(,data)?", re.IGNORECASE)
 _CONSTRUCTORS = (".ctors", ".dtors", ".CRT$XC", ".CRT$XI", ".CRT$XT")
 
 
@@ -25,8 +29,10 @@ class CodeObject(NamedTuple):
     functions: frozenset[str]  # defined here, of default visibility
     defined: frozenset[str]
     undefined: frozenset[str]  # weak ones are not among them
+    weak: frozenset[str] = frozenset()  # undefined, and zero if nothing defines them
     symbols: tuple[str, ...] = ()  # those that are defined, as the object has them
     constructors: str = ""  # the section of functions to be called at loading, where linkers differ about it
+    exports: tuple[tuple[str, bool], ...] = ()  # of COFF: what it exports by itself, and whether that is data
 
 
 def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[CodeObject]:
@@ -40,11 +46,13 @@ def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[Code
 
     with recognise(View.of_bytes(data, path)) as artefact:
         if kind == "object":
+            _check_system(path, target, artefact.reader)
             return [_read(path, data, False, target, artefact.reader.report() if artefact.reader else None)]
         found = []
         for member in artefact.objects():
             if member.error is not None or member.reader is None:
                 raise member.error or InputError("a member is no object", where=member.where)
+            _check_system(member.where, target, member.reader)
             view = member.view
             inside = view.read(0, view.size, "the member")
             found.append(_read(member.where, inside, True, target, member.reader.report()))
@@ -63,7 +71,12 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
             where=path,
             hint="compile it without -flto, or with -ffat-lto-objects",
         )
-    functions, defined, undefined = set(), set(), set()
+    functions: set[str] = set()
+    defined: set[str] = set()
+    undefined: set[str] = set()
+    weak: set[str] = set()
+    # Symbols of Mach-O do not say what they are; sections of code do.
+    code = {one.number for one in report.sections if "PURE_INSTRUCTIONS" in one.flags}
     symbols: dict[str, None] = {}
     prefix = target.symbol_prefix
     for symbol in report.symbols():
@@ -71,12 +84,12 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
             continue
         name = symbol.name.removeprefix(prefix)
         if symbol.place == "undefined":
-            if symbol.binding != "weak":
-                undefined.add(name)
+            (weak if symbol.binding == "weak" else undefined).add(name)
         else:
             defined.add(name)
             symbols[symbol.name] = None
-            if symbol.type == "function" and symbol.visibility in ("default", "protected", ""):
+            is_function = symbol.type == "function" or symbol.section in code
+            if is_function and symbol.visibility in ("default", "protected", ""):
                 functions.add(name)
     _check_abi(path, target, report, has_code=bool(functions))
     # A name may stand in two tables.
@@ -87,8 +100,15 @@ def _read(path: str, data: bytes, member: bool, target: Target, report: Report |
         frozenset(functions),
         frozenset(defined),
         frozenset(undefined) - frozenset(defined),
+        frozenset(weak) - frozenset(defined),
         tuple(symbols),
         next((one.name for one in report.sections if one.size and one.name.startswith(_CONSTRUCTORS)), ""),
+        tuple(
+            (name.decode(errors="replace").removeprefix(prefix), bool(is_data))
+            for one in report.sections
+            if one.name == ".drectve"
+            for name, is_data in _EXPORT.findall(data[one.offset : one.offset + one.file_size])
+        ),
     )
 
 
@@ -113,6 +133,24 @@ def _check_platform(path: str, target: Target, report: Report) -> None:
                 actual=f"{actual} ({identity.machine})",
                 hint="give an object for the target",
             )
+
+
+def _check_system(path: str, target: Target, reader: Reader | None) -> None:
+    """Raise InputError for an object of another system of Apple's, or of one that is not told, as of old compilers."""
+    from emitter.inspect.macho import MachOFile
+    from emitter.inspect.macho_names import PLATFORMS
+
+    if target.macho is None or not isinstance(reader, MachOFile):
+        return
+    found = [one.platform for one in reader.build_versions]
+    if found != [target.macho.platform]:
+        raise InputError(
+            f"the system of this object is not that of {target.name}",
+            where=path,
+            expected=PLATFORMS[target.macho.platform],
+            actual=", ".join(PLATFORMS.get(one, str(one)) for one in found) or "none (there is no LC_BUILD_VERSION)",
+            hint="compile it for the target",
+        )
 
 
 def _check_abi(path: str, target: Target, report: Report, *, has_code: bool) -> None:

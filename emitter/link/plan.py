@@ -119,6 +119,11 @@ def plan_code(  # noqa: PLR0917 - what one output is
     if linked:
         check_constructors(target, linker, objects, started)
     own = {symbol, f"{symbol}_size", "emitter_pack", *(one.name for one in shown_tensors)}
+    if linked:
+        # What COFF objects export by themselves is exported, whatever the linker is told.
+        themselves = dict(row for one in objects for row in one.exports)
+        functions = dict.fromkeys(name for name, is_data in themselves.items() if not is_data) | functions
+        own |= {name for name, is_data in themselves.items() if is_data}
     data = sorted(own) + sorted(set(options.export) - functions.keys() - own)
     name = (options.soname or options.install_name) if linked else None
     stub = _stub(target, path, symbol, shown_tensors) if attached else None
@@ -156,8 +161,8 @@ def _objects(
         # Without those that LLVM found to be of no use (linkonce).
         functions = {name: types for name, types in compiled.signatures.items() if name in objects[0].defined}
         warn_of_features(target, compiled.beyond, warn)
-        if not options.export:
-            functions |= dict.fromkeys(sorted(objects[0].functions - functions.keys()))  # aliases of functions
+        own = objects[0].functions & set(options.export) if options.export else objects[0].functions
+        functions |= dict.fromkeys(sorted(own - functions.keys()))  # aliases of functions
     for one in package.code:
         if one.kind in ("object", "archive"):
             objects += read_objects(one.path, read_source(one), target, one.kind)
@@ -167,19 +172,9 @@ def _objects(
     }
     for name in sorted(given & set(options.export) if options.export else given):
         functions.setdefault(name, None)
-    _check_once(objects)
     # What C cannot declare: names of C++ and Rust, which are reserved in C.
     functions = {name: None if name.startswith(("_Z", "_R")) else types for name, types in functions.items()}
     return objects, variables, functions, started
-
-
-def _check_once(objects: Sequence[CodeObject]) -> None:
-    """Raise InputError for a function that two objects define, if neither is a member of an archive."""
-    seen: dict[str, str] = {}
-    for one in objects:
-        for name in one.functions if not one.member else ():
-            if seen.setdefault(name, one.path) != one.path:
-                raise InputError("two objects define one function", where=one.path, actual=f"{name}, as {seen[name]}")
 
 
 def _check_exports(
@@ -289,7 +284,9 @@ def _with_descriptor(target: Target, model: ObjectModel, symbol: str, pack: Pack
     offset = align_up(pack.total_size, _DESCRIPTOR_SIZE)
     tail = (-offset).to_bytes(8, order, signed=True) + pack.total_size.to_bytes(8, order)
     sections = list(model.sections)
-    sections[at] = held._replace(size=offset + _DESCRIPTOR_SIZE, tail=tail)
+    sections[at] = held._replace(
+        size=offset + _DESCRIPTOR_SIZE, tail=tail, alignment=max(held.alignment, _DESCRIPTOR_SIZE)
+    )
     return model._replace(
         sections=sections, symbols=[*model.symbols, Symbol(name, at, offset, _DESCRIPTOR_SIZE, visibility="hidden")]
     )

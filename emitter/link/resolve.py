@@ -82,6 +82,10 @@ def resolve(
     defined = {name for one in objects for name in one.defined}
     wanted = {name: one.path for one in reversed(objects) for name in one.undefined if name not in defined}
     by_name = {one.name: one for one in tensors}
+    # What is declared weak may be left out, but not what is there, nor a variable that is meant to be a tensor.
+    pack_names = {symbol, f"{symbol}_size", "emitter_pack"}
+    given = by_name.keys() | pack_names | {f"{symbol}_descriptor"}
+    wanted |= {name: one.path for one in objects for name in one.weak if name in given and name not in defined}
     for name in defined & (by_name.keys() | {symbol, f"{symbol}_size", "emitter_pack"}):
         raise InputError(
             "the code defines what is a name of the constants",
@@ -107,7 +111,6 @@ def resolve(
     real, known = _libraries(target, libs, folders)
     used: dict[Library, list[str]] = {}
     referenced, missing, leaves = [], [], []
-    pack_names = {symbol, f"{symbol}_size", "emitter_pack"}
     for name in sorted(wanted):
         library = next((one for one in known if name in one.offers), None)
         if name in by_name:

@@ -144,7 +144,7 @@ def test_the_words_of_a_linker_reach_the_user_and_the_old_file_stays(tools: Path
     liar.write_text(
         f"#!{sys.executable}\nimport shutil, sys\na = sys.argv\nshutil.copy(a[-3], a[a.index('-o') + 1])\n"  # an object
     )
-    with pytest.raises(EmitterError, match="not what was to be written"):
+    with pytest.raises(EmitterError, match="something else than was asked for"):
         emit(package(IR), output, target="x86_64-linux-gnu", name="net")
     assert output.read_bytes() == b"old"
     assert {entry.name for entry in tmp_path.iterdir()} == {"bin", "cache", "libnet.so"}
@@ -342,8 +342,40 @@ def test_the_c_library_of_each_platform_is_known(name: str) -> None:
         return
     library = library_of(target, "m")
     assert library is not None
-    assert {"expf", "tanh", "fmaf"} <= library.offers
-    assert (offers(target, "expf"), offers(target, "nosuch")) == ("m", None)
+    assert {"exp", "tanh", "fmaf"} <= library.offers
+    assert (offers(target, "exp"), offers(target, "nosuch")) == ("m", None)
+
+
+@pytest.mark.parametrize("target", ["x86_64-windows-gnu", "i686-windows-gnu"])
+def test_ucrtbase_has_what_is_offered(target: str) -> None:
+    """A DLL that wants a name which is not there cannot be loaded: MinGW's import library knows them all."""
+    cpu = target.partition("-")[0]
+    path = f"/usr/{cpu}-w64-mingw32/lib/libucrtbase.a"
+    if not os.path.exists(path):
+        pytest.skip(f"MinGW for {cpu} is not installed")
+    need(f"{cpu}-w64-mingw32-nm")
+    shown = subprocess.run([f"{cpu}-w64-mingw32-nm", path], check=False, capture_output=True, text=True).stdout
+    prefix = "__imp_" + targets.load(target).symbol_prefix
+    real = {line.split()[-1].removeprefix(prefix) for line in shown.splitlines() if " I __imp_" in line}
+    assert len(real) > 1000
+    for letters in ("m", "c", "ucrt"):
+        library = library_of(targets.load(target), letters)
+        assert library is not None and not {one for one in library.offers - real if not one.startswith("__aeabi")}
+    assert offers(targets.load(target), "expf") == ("m" if cpu == "x86_64" else None)
+
+
+@pytest.mark.parametrize("cpu", ["x86_64-linux-gnu", "arm-linux-gnueabihf", "aarch64-linux-gnu"])
+def test_libgcc_s_has_what_is_offered(cpu: str) -> None:
+    places = [f"/usr/{cpu}/lib/libgcc_s.so.1", f"/lib/{cpu}/libgcc_s.so.1"]
+    path = next(filter(os.path.exists, places), None)
+    if path is None:
+        pytest.skip(f"there is no libgcc_s.so.1 for {cpu}")
+    need("nm")
+    shown = subprocess.run(["readelf", "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
+    library = library_of(targets.load("armv7-linux-gnueabihf" if "arm" in cpu else "x86_64-linux-gnu"), "gcc_s")
+    assert library is not None
+    real = {word.partition("@")[0] for word in shown.split()}
+    assert not {one for one in library.offers - real if "arm" in cpu or not one.startswith("__aeabi")}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="ELF libraries of the host")
