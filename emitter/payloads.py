@@ -1,10 +1,10 @@
 """A stable binary form for what authors of external code generators keep as dataclasses: CBOR, from their types.
 
-CBOR is RFC 8949, written in its deterministic encoding (section 4.2.1) by the package cbor2, which
-`pip install "object-emitter[payloads]"` brings. A dataclass is a map from the names of its fields to their values. A
-reader skips fields that it does not know, and gives missing ones their defaults: within one schema version a field with
-a default can be added, or one taken away. Whatever else changes is a new version, with a step that leads to it from the
-old one (`emitter.loaders.module_upgrade`). docs/external-codegen.md has an example of all of it.
+CBOR is RFC 8949, written in its deterministic encoding (section 4.2.1) by the package cbor2, which `pip install cbor2`,
+or the extra `payloads`, brings. A dataclass is a map from the names of its fields to their values. A reader skips
+fields that it does not know, and gives missing ones their defaults: within one schema version a field with a default
+can be added, or one taken away. Whatever else changes is a new version, with a step that leads to it from the old one
+(`emitter.loaders.module_upgrade`). docs/external-codegen.md has an example of all of it.
 
 The types of fields, and what they are in CBOR:
 
@@ -172,9 +172,7 @@ def _cbor2() -> Any:
     try:
         import cbor2
     except ImportError as error:
-        raise UsageError(
-            "payloads from dataclasses need the package cbor2", hint='pip install "object-emitter[payloads]"'
-        ) from error
+        raise UsageError("payloads from dataclasses need the package cbor2", hint="pip install cbor2") from error
     return cbor2
 
 

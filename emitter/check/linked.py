@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
 
-__all__ = ["check_library", "check_linked", "check_index_at", "symbol_offset"]
+__all__ = ["check_index_at", "check_library", "check_linked", "symbol_offset"]
 
 _STEP = 4 << 20
 _OF_LINKERS = {"_mh_dylib_header", "__dso_handle"}  # what zig's linker for Apple defines, and exports

@@ -126,7 +126,9 @@ def read_index(source: FileSource, prefix: str) -> Contents:
     with source.open() as fd:
         index = _parse_object(pread(fd, source.size, 0, path), path)
     if "weight_map" not in index:
-        raise InputError("this JSON is no safetensors index", where=path, expected="the key weight_map", hint=RAW_HINT)
+        is_manifest = str(index.get("schema", "")).startswith("emitter.manifest/")
+        hint = f"write --manifest {path}" if is_manifest else RAW_HINT
+        raise InputError("this JSON is no safetensors index", where=path, expected="the key weight_map", hint=hint)
     shard_of = _string_map(index["weight_map"], f"{path}: weight_map")
     metadata = [(path, _index_metadata(index.get("metadata", {}), f"{path}: metadata"))]
     folder = os.path.dirname(path)

@@ -67,7 +67,7 @@ def find_linker(target: Target, named: str | None, say: Callable[[str], None]) -
         say(f"linker: {linker.name}" + (f" ({'; '.join(passed)})" if passed else ""))
         return linker
     lld, _ = _LLD[target.object_format]
-    packages = ["pip install ziglang, or object-emitter[link]", f"{lld} (package lld of Debian, Fedora and Homebrew)"]
+    packages = ["pip install ziglang", f"{lld} (package lld of Debian, Fedora and Homebrew)"]
     if target.gnu_triple:
         packages.append(f"{target.gnu_triple}-ld (package binutils-{target.gnu_triple.replace('_', '-')} of Debian)")
     raise TargetError(

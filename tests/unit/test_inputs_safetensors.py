@@ -256,6 +256,13 @@ def test_other_json_is_refused_with_the_way_out(tmp_path: Path, text: str) -> No
         read(path)
 
 
+def test_a_manifest_is_named_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text('{"schema": "emitter.manifest/1", "tensors": []}')
+    with pytest.raises(InputError, match=r"no safetensors index.*--manifest .*manifest.json"):
+        read(path)
+
+
 def test_files_of_one_model_with_different_metadata(tmp_path: Path) -> None:
     path = shards(tmp_path)
     save_file({"c": numpy.ones(1, numpy.int8)}, tmp_path / "sub" / "m-2.safetensors", {"format": "pt"})
