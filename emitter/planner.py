@@ -246,17 +246,15 @@ class Planner:
         shown_tensors: Sequence[TensorSymbol],
     ) -> tuple[Sequence[TensorSymbol], Code, FilePlan]:
         """Return the symbols of tensors that are shown, the code, and the plan of what goes to the linker with it."""
-        from emitter.link.plan import plan_code
+        from emitter.link.plan import Output, plan_code
         from emitter.symbols import tensor_symbols
 
         prefix = self._options.symbol_prefix if self._options.symbol_prefix is not None else f"{symbol}_t_"
         every = shown_tensors or tensor_symbols(self._package.tensors, pack, prefix)
         exported = shown_tensors or [one for one in every if one.name in self._options.export]
         large = self._large(target, pack)
-        return exported, *plan_code(
-            self._package, self._options, target, format_, path, symbol, pack, every, exported, large,
-            self._say, self._warn,
-        )  # fmt: skip
+        output = Output(target, format_, path, symbol, pack, every, exported, large)
+        return exported, *plan_code(self._package, self._options, output, self._say, self._warn)
 
     def _texts(  # noqa: PLR0917 - six facts about one output
         self,
