@@ -23,6 +23,8 @@ CodeKind: TypeAlias = 'Literal["ir", "bitcode", "object", "archive"]'
 _WRAPPER = b"\xde\xc0\x17\x0b"
 _BITCODE = (b"BC\xc0\xde", _WRAPPER)
 _ARCHIVE = b"!<arch>\n"
+_BIGOBJ = b"\0\0\xff\xff"  # ANON_OBJECT_HEADER_BIGOBJ, whose class stands behind
+_BIGOBJ_CLASS = bytes.fromhex("c7a1bad1eebaa94baf20faf66aa4dcb8")
 
 _ET_REL = 1
 _MH_OBJECT = 1
@@ -69,6 +71,8 @@ def code_kind(head: bytes, suffix: str = "") -> CodeKind | None:
     if head[:4] in _MACHO:
         return "object" if int.from_bytes(head[12:16], "little") == _MH_OBJECT else None
     # An object has no optional header; its fourth byte on are two plain numbers, which text does not have.
+    if head.startswith(_BIGOBJ) and head[12:28] == _BIGOBJ_CLASS:
+        return "object"
     if head.startswith(_COFF) and len(head) >= 20 and head[16:18] == b"\0\0":
         return "object"
     return "ir" if _is_ir(head, suffix) else None
@@ -101,22 +105,20 @@ def code_input(code: object) -> CodeInput:
         raise UsageError(
             "this is no code", expected="a path, the text of LLVM IR, or bytes", actual=type(code).__name__
         )
-    path = os.fspath(code)
-    if not isinstance(path, str):
-        path = os.fsdecode(path)
-    source = FileSource.of(path)
+    name = os.fsdecode(code)
+    source = FileSource.of(name)
     try:
-        fd = os.open(path, OPEN_FLAGS)
+        fd = os.open(name, OPEN_FLAGS)
         try:
             head = os.read(fd, 512)
         finally:
             os.close(fd)
     except OSError as error:
-        raise InputError(f"cannot read: {error.strerror or error}", where=path) from error
-    kind = code_kind(head, os.path.splitext(path)[1])
+        raise InputError(f"cannot read: {error.strerror or error}", where=name) from error
+    kind = code_kind(head, os.path.splitext(name)[1])
     if kind is None:
-        raise _no_code(path, head[:8])
-    return CodeInput(path, kind, source)
+        raise _no_code(name, head[:8])
+    return CodeInput(name, kind, source)
 
 
 def producer(bitcode: bytes) -> str:

@@ -172,8 +172,9 @@ def _import_check(job: Job) -> None:
     """Import what checks an output, before it is wanted."""
     from emitter.check import check_of
 
-    if job.format != "pack" and job.code is None:
-        check_of(job.format, job.resolved.target)
+    with suppress(Exception):  # the check itself imports it again, and says what is wrong
+        if job.format != "pack" and job.code is None:
+            check_of(job.format, job.resolved.target)
 
 
 def _check_package(package: object) -> None:

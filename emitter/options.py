@@ -44,6 +44,7 @@ BLOB_STYLES: tuple[Style, ...] = ("ld", "incbin", "xxd")  # symbols for each blo
 PACKAGE_STYLES: tuple[Style, ...] = ("aoti", "tvm")  # symbols of their own for all tensors together
 
 PACK_SUFFIX = ".pack"
+MAX_COMPILE_SECONDS, MAX_COMPILE_MEMORY = 7 * 24 * 3600, 1 << 24  # a week; MiB: 16 TiB
 MAX_OPT_LEVEL = 3
 # Suffixes of the same kinds of file on platforms with other object formats: known, so that the message can say what is
 # wrong.
@@ -263,10 +264,10 @@ def check_options(
     level = options.opt_level
     if level is not None and not 0 <= level <= MAX_OPT_LEVEL:
         raise UsageError("-O has no such level", expected=f"0 to {MAX_OPT_LEVEL}", actual=level)
-    for name in ("compile_seconds", "compile_memory"):
+    for name, most in (("compile_seconds", MAX_COMPILE_SECONDS), ("compile_memory", MAX_COMPILE_MEMORY)):
         value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UsageError(f"{_flag(name)} allows nothing", expected="1 or more", actual=value)
+        if value is not None and not 1 <= value <= most:
+            raise UsageError(f"{_flag(name)} is out of range", expected=f"1 to {most}", actual=value)
     if options.symbol_prefix is not None and not (options.tensor_symbols or options.cuda_register or code):
         raise UsageError("--symbol-prefix names tensor symbols", hint="add --tensor-symbols")
     if options.section is not None and options.large_data is not None:

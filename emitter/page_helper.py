@@ -7,6 +7,7 @@ can be started, or it fails, the first one hashes everything.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -20,12 +21,14 @@ __all__ = ["PageHelper"]
 _FD: Final = 3  # of the output, in the other process
 _AHEAD = 4  # ranges that wait for it: it never waits for the first process, and that never waits long at the end
 
-# Reads lines of four numbers (bytes of a page, where pages begin, how many bytes, where their hashes go) until there
-# are no more, and answers each with a byte.
+# Reads lines of four numbers (bytes of a page, where pages begin, how many bytes, where their hashes go), and answers
+# each with a byte. An empty line is the last: a process that the first one has forked may hold the pipe open for long.
 _PROGRAM = f"""
 import os, sys
 from hashlib import sha256
 for line in sys.stdin.buffer:
+    if line == b"\\n":
+        break
     page, start, size, table = map(int, line.split())
     data = memoryview(os.pread({_FD}, size, start))
     if len(data) != size:
@@ -44,7 +47,8 @@ class PageHelper:
         """Start it; raise OSError where that cannot be done."""
         # A program that has an interpreter within it names itself there; it must not be started a second time.
         program = os.path.basename(sys.executable or "")
-        if not hasattr(os, "posix_spawn") or not program.startswith(("python", "pypy")):
+        needed = hasattr(os, "posix_spawn") and hasattr(signal, "sigtimedwait")  # macOS has no sigtimedwait
+        if not needed or not program.startswith(("python", "pypy")):
             raise OSError
         self._waiting = 0
         lines, self._lines = os.pipe()
@@ -76,15 +80,27 @@ class PageHelper:
             self._waiting -= len(os.read(self._answers, _AHEAD))
         if self._waiting >= _AHEAD:
             return False
-        try:
-            os.write(self._lines, b"%d %d %d %d\n" % (page, start, size, table))
-        except OSError:
+        if not self._write(b"%d %d %d %d\n" % (page, start, size, table)):
             return False
         self._waiting += 1
         return True
 
+    def _write(self, line: bytes) -> bool:
+        # Where the other process has gone, a program that has SIGPIPE at its default must not die of it.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPIPE,))
+        try:
+            os.write(self._lines, line)
+        except OSError:
+            if signal.SIGPIPE not in blocked:
+                signal.sigtimedwait((signal.SIGPIPE,), 0)  # the one that waits for this thread
+            return False
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return True
+
     def finish(self) -> bool:
         """Wait until it has done all that it was given; return whether it has."""
+        self._write(b"\n")
         os.close(self._lines)
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1]) == 0

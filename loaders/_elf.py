@@ -1,7 +1,8 @@
 """Finds packs in ELF files, reading no more than the tables that lead to them.
 
 Executables and shared objects: through the notes `emitter` type 1 in PT_NOTE segments, which survive strip. Relocatable
-objects: a section that begins with a pack. Source: System V ABI, chapters 4 and 5 (field names are its own); e_machine
+objects: a section that begins with a pack. Libraries whose notes were moved: such a section, or the symbol
+`emitter_pack`. Source: System V ABI, chapters 4 and 5 (field names are its own); e_machine
 from its registry.
 """
 
@@ -33,13 +34,15 @@ _MACHINES = {
 }  # fmt: skip
 _PT_LOAD, _PT_NOTE = 1, 4
 _PN_XNUM = 0xFFFF
-_SHT_PROGBITS, _SHT_NOTE = 1, 7
+_SHT_PROGBITS, _SHT_NOTE, _SHT_DYNSYM = 1, 7, 11
+_PACK_SYMBOL = b"emitter_pack\0"
 _SHF_ALLOC = 2
 
 # By EI_CLASS. Ehdr from e_type on; fields of Phdr and Shdr in the order of the tuples below.
 _EHDR = {1: "HHIIIIIHHHHHH", 2: "HHIQQQIHHHHHH"}
 _PHDR = {1: ("IIIIIIII", (0, 1, 2, 4, 7)), 2: ("IIQQQQQQ", (0, 2, 3, 5, 7))}
 _SHDR = {1: "IIIIIIIIII", 2: "IIQQQQIIQQ"}
+_SYM = {1: ("IIIBBH", (0, 1, 2)), 2: ("IBBHQQ", (0, 4, 5))}  # st_name, st_value, st_size
 _WORD = {1: "iI", 2: "qQ"}
 
 
@@ -76,8 +79,9 @@ def find_packs(data: memoryview, where: str) -> tuple[str, list[tuple[int, int]]
         try:
             packs = set(elf.packs_by_note())
         except FormatError:
-            # patchelf moves notes, which breaks the distance in them. Section headers, if there are any, still say it.
-            packs = set(elf.packs_by_section())
+            # patchelf moves notes, which breaks the distance in them. Section headers, if there are any, still say it:
+            # a section of the pack's own, or where a linker joined it with others, the symbol that libraries export.
+            packs = set(elf.packs_by_section()) or set(elf.packs_by_symbol())
             if not packs:
                 raise
     else:
@@ -190,6 +194,25 @@ class _Elf(Binary):
             actual=f"address {start:#x}, {pack_size} bytes",
             hint="a tool that edited the file has moved the note or the pack: emit or link it again",
         )
+
+    def packs_by_symbol(self) -> Iterator[tuple[int, int]]:
+        sections = self.sections()
+        loads = [segment for segment in self.segments() if segment.p_type == _PT_LOAD]
+        form, order = _SYM[self.ei_class]
+        for table in sections:
+            if table.sh_type != _SHT_DYNSYM or table.sh_link >= len(sections):
+                continue
+            names = sections[table.sh_link]
+            self.check_range(names.sh_offset, names.sh_size, "the dynamic string table")
+            strings = self.data[names.sh_offset : names.sh_offset + names.sh_size]
+            count = table.sh_size // max(struct.calcsize("=" + form), 1)
+            for row in self.table(form, table.sh_offset, table.sh_entsize, count, "the dynamic symbol table"):
+                name, value, size = (row[field] for field in order)
+                if strings[name : name + len(_PACK_SYMBOL)] == _PACK_SYMBOL:
+                    for load in loads:
+                        if load.p_vaddr <= value and value + size <= load.p_vaddr + load.p_filesz:
+                            place = load.p_offset + value - load.p_vaddr
+                            yield from self.packs_of_section(place, size, "the symbol emitter_pack")
 
     # Relocatable objects
     def packs_by_section(self) -> Iterator[tuple[int, int]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from emitter.check.readback import difference, expect
 from emitter.checksum import crc32c
-from emitter.errors import OutputError
+from emitter.errors import EmitterError, InputError, OutputError
 from emitter.reading import pread
 from emitter.records import TYPE_CHECKING
 
@@ -31,9 +32,7 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
     The second is the file offset of the build id, None where there is none.
     Its index and the CRC-32C of each payload are compared with what was written. Raises OutputError for a difference.
     """
-    from emitter.inspect import open_file
-
-    with open_file(path) as artefact:
+    with _open(path) as artefact:
         report = _report(artefact, ())
         if job.format == "library":
             _check_report(report, job)
@@ -58,11 +57,18 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
 
 def check_library(path: str, job: Job) -> None:
     """Check what a library exports and wants that a pack will be attached to. Raises OutputError for a difference."""
-    from emitter.inspect import open_file
-
-    with open_file(path) as artefact:
+    with _open(path) as artefact:
         # Until the pack is attached, its note leads nowhere; and mold joins notes of two alignments.
         _check_report(_report(artefact, ("packs", "notes")), job)
+
+
+def _open(path: str) -> Artefact:
+    from emitter.inspect import open_file
+
+    try:
+        return open_file(path)
+    except EmitterError as error:
+        raise _made_otherwise("the linker's output", "a library or an object", error) from error
 
 
 def _report(artefact: Artefact, but: Sequence[str]) -> Report:
@@ -92,10 +98,11 @@ def _check_report(report: Report, job: Job) -> None:
     if code is None:
         return
     tables = ("dynsym", "exports", "imports")
+    prefix = "" if target.coff else target.symbol_prefix  # the tables of PE have names as C has them
     exported, wanted = set(), set()
     for symbol in report.symbols():
         if symbol.table in tables and symbol.name and symbol.binding != "local":
-            name = symbol.name.removeprefix(target.symbol_prefix)
+            name = symbol.name.removeprefix(prefix)
             if symbol.place == "undefined":
                 if symbol.binding != "weak":
                     wanted.add(name)
@@ -105,11 +112,33 @@ def _check_report(report: Report, job: Job) -> None:
         own = {*code.functions, *code.data}
         _expect("exports of the library", sorted(exported - (_OF_LINKERS - own)), sorted(own))
     given = {name for names in code.wants.libraries.values() for name in names} | {*code.wants.allowed}
-    if not code.wants.paths:
-        _expect("symbols that nothing defines", sorted(wanted - given - {"dyld_stub_binder"}), [])
+    given |= _of_libraries(code.wants.paths, target.symbol_prefix)
+    nobody = sorted(wanted - given - {"dyld_stub_binder"})
+    if nobody:
+        raise InputError(
+            "undefined symbols",
+            where="what was linked",
+            actual=", ".join(nobody[:12]),
+            hint="give the code that defines them, -l for a library that does, or --allow-undefined NAME",
+        )
     for one in report.hardening:
         if one.name in {"nx", "executable stack", "no executable stack"} and one.value is False:
             raise _made_otherwise(f"hardening: {one.name}", True, one.value)
+
+
+def _of_libraries(paths: Sequence[str], prefix: str) -> set[str]:
+    """Return what the shared libraries and import libraries that were linked define; a text is no library of ours."""
+    from emitter.inspect import open_file
+
+    names = set()
+    for path in paths:
+        with suppress(EmitterError), open_file(path) as artefact:
+            readers = [artefact.reader, *(one.reader for one in artefact.objects())] if artefact.reader else []
+            for reader in filter(None, readers):
+                for symbol in reader.report().symbols() if not reader.container else ():
+                    if symbol.place == "defined":
+                        names.add(symbol.name.removeprefix(prefix))
+    return names
 
 
 def check_index_at(fd: int, plan: FilePlan, pack: PackPlan, crcs: Sequence[int]) -> None:

@@ -104,9 +104,14 @@ class Cache:
 
     def _prune(self) -> None:
         with os.scandir(self.folder) as entries:
-            found = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.name.endswith(".code")]
+            found = [
+                (entry.stat(follow_symlinks=False).st_mtime, entry.path)
+                for entry in entries
+                if entry.name.endswith(".code")
+            ]
         for _, path in sorted(found)[: max(len(found) - _MAX_ENTRIES, 0)]:
-            os.unlink(path)
+            with suppress(OSError):  # a folder of this name, or another process was faster
+                os.unlink(path)
 
 
 def _open_itself(path: str, flags: int) -> int:

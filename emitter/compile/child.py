@@ -27,7 +27,9 @@ __all__ = ["main"]
 
 _SPEED = {"0": 0, "1": 1, "2": 2, "3": 3}
 
-_ASM_CALL = re.compile(r"^.*\b(?:call|invoke|callbr)\b.*\basm\b[^\"]*\"((?:[^\"\\]|\\.)+)\"", re.MULTILINE)
+# A call of inline assembly, in a line of a function; and the text of the assembly, which may be empty.
+_CALL = re.compile(r"\s+(?:%\S+ = )?(?:tail |musttail |notail )?(?:call|invoke|callbr) ")
+_ASM = re.compile(r'\basm (?:sideeffect |alignstack |inteldialect |unwind )*"((?:[^"\\]|\\.)*)"')
 # What made a text, from the metadata that !llvm.ident names: "clang version 14.0.6".
 _IDENT = re.compile(rb'^!\d+ = !\{!"[^"\n]*?((?:\w+ )?version \d[\w.+-]*)', re.MULTILINE)
 _EXTERNAL = ("external", "extern_weak")
@@ -50,6 +52,9 @@ def main() -> int:
         data, facts = _compile(request)
     except _Refusal as refusal:
         data, facts = b"", {"error": refusal.reply}
+    except UnicodeDecodeError as error:
+        name = error.object[max(error.start - 20, 0) : error.end + 20]
+        data, facts = b"", {"error": {"what": "the code has names that are not UTF-8", "actual": repr(name)}}
     except MemoryError:
         data, facts = b"", {"error": {"what": "LLVM needs more memory than it may have", "kind": "memory"}}
     with os.fdopen(reply_to, "wb") as out:
@@ -177,12 +182,13 @@ def _screen_asm(text: str, where: str, target: Mapping[str, Any], binding: Any) 
     cpu = target["triple"].partition("-")[0]
     if family.get(native, native) == family.get(cpu, cpu):
         return
-    found = re.search(r"^module asm \"(.*)\"", text, re.MULTILINE) or _ASM_CALL.search(text)
-    if found:
+    held = [found.group(1) for found in re.finditer(r"^module asm \"(.*)\"", text, re.MULTILINE)]
+    held += (found.group(1) for line in text.splitlines() if _CALL.match(line) and (found := _ASM.search(line)))
+    if any(held):
         raise _Refusal(
             f"the code holds assembly, and llvmlite reads that of {native} alone",
             where=where,
-            actual=found.group(1)[:80],
+            actual=next(filter(None, held))[:80],
             hint=f"assemble this part for {target['name']} with a compiler, and give its object",
         )
 

@@ -31,7 +31,8 @@ _MAX_DEPTH = 32  # of nested types: metadata may be circular
 _NODE = re.compile(r"^!(\d+) = (?:distinct )?(!\w+\(.*\)|!\{.*\})$", re.MULTILINE)
 _FIELD = r"\b{}: (?:!(\d+)|([\w.]+))"
 _DEFINITION = re.compile(r'^define (.*?)@("[^"]*"|[\w.$-]+)\((.*)$', re.MULTILINE)
-_NOT_OF_C = re.compile(r"\b(?:sret|byval|inalloca|preallocated|nest|swiftself|inreg)\b")
+# Attributes and calling conventions that C cannot say.
+_NOT_OF_C = re.compile(r"\b(?:(?!ccc\b)\w*cc|cc \d+|sret|byval|inalloca|preallocated|nest|swiftself|inreg)\b")
 
 
 def signatures(text: str, names: Iterable[str]) -> dict[str, list[str] | None]:

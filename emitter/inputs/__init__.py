@@ -137,7 +137,9 @@ def read_input(argument: str, package: Package, *, prefix: str = "", keep_metada
             raise UsageError(
                 "code has no tensors to be named", where=source.path, hint="leave out NAME=, or write raw:FILE"
             )
-        package.add_code(source.path)
+        from pathlib import Path
+
+        package.add_code(Path(source.path))  # a str with a line break in it would be text
         return []
     read = getattr(import_module(f"emitter.inputs.{reader.module}"), reader.function)
     with _collector_paused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 
 from emitter.errors import InputError, OutputError, TargetError
 from emitter.layout import BUILD_ID_SIZE
@@ -59,8 +60,9 @@ def link(linker: Linker, target: Target, request: Request) -> None:
 
     program, *first = linker.command
     speak = _SPEAK[target.object_format, linker.flavour]
-    # It runs in another folder, to which a path that was given does not refer.
-    command = [os.path.abspath(program), *first, *speak(target, linker.flavour, request)]
+    # It runs in its folder, to which a path that was given does not refer; and LLD takes % in a path for its own.
+    inside = request._replace(output=os.path.join(".", os.path.relpath(request.output, request.folder)))
+    command = [os.path.abspath(program), *first, *speak(target, linker.flavour, inside)]
     # Words in English, no time stamps of today, nothing that adds options, and no caches elsewhere.
     environment = {
         name: value
@@ -86,13 +88,19 @@ def link(linker: Linker, target: Target, request: Request) -> None:
                 hint="give the code that defines them, -l for a library that does, or --allow-undefined NAME",
             )
         lines = [line.strip() for line in words.splitlines() if line.strip()]
+        if done.returncode == -getattr(signal, "SIGBUS", 0) or "No space left" in words:
+            raise OutputError(
+                "no space left for the linker's output",
+                where=os.path.dirname(request.folder),
+                hint="free some space, or write to another file system",
+            )
         raise InputError(
             f"the linker refuses (exit status {done.returncode}): {' | '.join(lines[:_SHOWN_LINES]) or 'no word'}",
             where=linker.name,
             hint=_FOR_A_PROGRAM if any(sign in words for sign in _NOT_PIC) else None,
         )
     if not os.path.exists(request.output):
-        raise OutputError("the linker has written nothing", where=linker.name)
+        raise OutputError(f"the linker has written nothing, and said: {words.strip() or 'no word'}", where=linker.name)
 
 
 def _elf(target: Target, flavour: Flavour, request: Request) -> list[str]:
@@ -174,7 +182,7 @@ def _link(target: Target, _flavour: Flavour, request: Request) -> list[str]:
         "/filealign:4096",
         f"/machine:{_MACHINES[facts.machine]}",
     ]
-    arguments += [f"/out:{request.output}", f"/implib:{os.path.join(request.folder, 'unused.lib')}"]
+    arguments += [f"/out:{request.output}", "/implib:unused.lib"]
     arguments += ["/nxcompat", "/dynamicbase"] + (["/highentropyva"] if target.pointer_width == 64 else [])
     arguments += [f"/export:{name}" for name in request.exports] + [f"/export:{name},DATA" for name in request.data]
     if request.undefined:
@@ -206,7 +214,7 @@ def _no_objects(target: Target) -> TargetError:
 
 def _write(request: Request, name: str, text: str) -> str:
     path = os.path.join(request.folder, name)
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     return path
 

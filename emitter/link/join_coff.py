@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_joined"]
 
-_POINTERS = (20, 24)  # offsets in a section header: to raw data, to relocations
+_POINTERS = 20  # offset in a section header: to raw data, to relocations, to line numbers
 _VALUE, _SECTION_NUMBER = 8, 12  # in a symbol
+_BIGOBJ = b"\0\0\xff\xff"  # Sig1 and Sig2 of ANON_OBJECT_HEADER
 _MANY = 0xFFFF  # NumberOfRelocations with IMAGE_SCN_LNK_NRELOC_OVFL
 
 
@@ -36,6 +37,8 @@ def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> 
     Raises LayoutError for what the format cannot hold, FormatError for an object that is broken or laid out otherwise
     than compilers do.
     """
+    if code.startswith(_BIGOBJ):
+        raise LayoutError("a /bigobj object is not joined", where=where, hint="compile it without, or write an archive")
     file = CoffFile(View.of_bytes(code, where))
     header, count = file.header, file.header.NumberOfSections
     if count + len(model.sections) > coff.MAX_SECTIONS:
@@ -75,7 +78,7 @@ def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> 
         number_of_symbols=len(symbols) // coff.SYMBOL_SIZE,
         characteristics=header.Characteristics,
     )
-    moved = _moved(code[start - coff.SECTION_HEADER_SIZE * count : start], first - start)
+    moved = _moved(code[start - coff.SECTION_HEADER_SIZE * count : start], file, first - start)
     pieces = [Piece(0, head + moved + b"".join(headers)), *contents.pieces]
     pieces.append(Piece(symbol_table, bytes(symbols) + strings.data()))
     return FilePlan(size, pieces, contents.copies, contents.pack_offset)
@@ -119,11 +122,11 @@ def _strings(code: bytes, at: int, where: str) -> bytes:
     return code[at + 4 : at + size]
 
 
-def _moved(headers: bytes, distance: int) -> bytes:
-    """Return section headers whose pointers are `distance` bytes larger."""
+def _moved(headers: bytes, file: CoffFile, distance: int) -> bytes:
+    """Return section headers whose pointers are `distance` bytes larger, and zero where there is nothing."""
     made = bytearray(headers)
-    for section in range(0, len(headers), coff.SECTION_HEADER_SIZE):
-        for pointer in _POINTERS:
-            (value,) = unpack_from("<I", headers, section + pointer)
-            pack_into("<I", made, section + pointer, value + distance if value else 0)
+    for number, section in enumerate(file.sections):
+        data = section.PointerToRawData + distance if section.file_size else 0
+        relocations = section.PointerToRelocations + distance if section.NumberOfRelocations else 0
+        pack_into("<3I", made, number * coff.SECTION_HEADER_SIZE + _POINTERS, data, relocations, 0)
     return bytes(made)

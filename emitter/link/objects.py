@@ -42,6 +42,7 @@ def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[Code
     broken one.
     """
     from emitter.inspect import recognise
+    from emitter.inspect.coff import ImportObject
     from emitter.inspect.view import View
 
     with recognise(View.of_bytes(data, path)) as artefact:
@@ -52,6 +53,8 @@ def read_objects(path: str, data: bytes, target: Target, kind: str) -> list[Code
         for member in artefact.objects():
             if member.error is not None or member.reader is None:
                 raise member.error or InputError("a member is no object", where=member.where)
+            if isinstance(member.reader, ImportObject):
+                raise InputError("this is an import library, not code", where=path, hint="use it with -L and -l")
             _check_system(member.where, target, member.reader)
             view = member.view
             inside = view.read(0, view.size, "the member")

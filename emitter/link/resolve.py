@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from heapq import heappop, heappush
 
 from emitter.errors import InputError, UsageError, shown
 from emitter.link.libraries import Library, library_of, offers
 from emitter.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from emitter.compile import Variable
     from emitter.link.objects import CodeObject
@@ -44,21 +45,41 @@ class Wants(NamedTuple):
 
 
 def needed_members(objects: Sequence[CodeObject]) -> list[CodeObject]:
-    """Return the objects without those members of archives that nothing asks for, as linkers choose them."""
+    """Return the objects without those members of archives that nothing asks for, as linkers choose them.
+
+    Of the members that define something that is wanted and not defined yet, the first is taken, again and again.
+    """
     chosen = [one for one in objects if not one.member]
-    wanted = {name for one in chosen for name in one.undefined}
-    defined = {name for one in chosen for name in one.defined}
-    left = [one for one in objects if one.member]
+    members = [one for one in objects if one.member]
     if not chosen:
-        return left  # archives alone: everything is what was asked for
-    while True:
-        more = next((one for one in left if one.defined & (wanted - defined)), None)
-        if more is None:
-            return chosen
-        left.remove(more)
-        chosen.append(more)
-        wanted |= more.undefined
-        defined |= more.defined
+        return members  # archives alone: everything is what was asked for
+    holders: dict[str, list[int]] = {}
+    for number, one in enumerate(members):
+        for name in one.defined:
+            holders.setdefault(name, []).append(number)
+    wanted: set[str] = set()
+    defined = {name for one in chosen for name in one.defined}
+    candidates: list[int] = []  # a heap of members that may be needed
+
+    def want(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in wanted:
+                wanted.add(name)
+                for number in holders.get(name, ()):
+                    heappush(candidates, number)
+
+    for one in chosen:
+        want(one.undefined)
+    taken: set[int] = set()
+    while candidates:
+        number = heappop(candidates)
+        one = members[number]
+        if number not in taken and any(name in wanted and name not in defined for name in one.defined):
+            taken.add(number)
+            chosen.append(one)
+            defined |= one.defined
+            want(one.undefined)
+    return chosen
 
 
 def resolve(

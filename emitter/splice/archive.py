@@ -34,7 +34,9 @@ def plan_archive(members: Sequence[Member], *, sym64_threshold: int = SYM64_THRE
     format cannot hold, for two members of one name, and for more than one pack.
     """
     names, long_names = _encode_names(members)
-    strings = b"".join(symbol.encode() + b"\0" for _, symbols, _ in members for symbol in symbols)
+    strings = b"".join(
+        symbol.encode(errors="surrogateescape") + b"\0" for _, symbols, _ in members for symbol in symbols
+    )
     count = sum(len(symbols) for _, symbols, _ in members)
 
     # The width of the index decides where members start, and that decides the width.

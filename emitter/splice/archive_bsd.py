@@ -38,8 +38,8 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
     symbols = []  # (name, offset of the name in the strings, number of the member)
     for number, member in enumerate(members):
         for symbol in member.symbols:
-            symbols.append((symbol.encode(), len(strings), number))
-            strings += symbol.encode() + b"\0"
+            symbols.append((symbol.encode(errors="surrogateescape"), len(strings), number))
+            strings += symbol.encode(errors="surrogateescape") + b"\0"
     symbols.sort()
     strings += bytes(-len(strings) % ALIGNMENT)
     index_name = _long_name(INDEX_NAME, len(MAGIC))

@@ -41,7 +41,11 @@ def plan_archive(members: Sequence[Member]) -> FilePlan:
             hint="write several archives",
         )
     names, long_names = _encode_names(members)
-    numbered = [(symbol.encode(), number) for number, member in enumerate(members) for symbol in member.symbols]
+    numbered = [
+        (symbol.encode(errors="surrogateescape"), number)
+        for number, member in enumerate(members)
+        for symbol in member.symbols
+    ]
     strings = sum(len(symbol) + 1 for symbol, _ in numbered)
     first_size = 4 + 4 * len(numbered) + strings
     second_size = 4 + 4 * len(members) + 4 + 2 * len(numbered) + strings

@@ -94,7 +94,7 @@ def test_an_input_of_code_is_added_and_has_no_name(tmp_path: Path) -> None:
         ("libx.so", "x86_64-linux-gnu", {"sidecar": True}, "--sidecar cannot be combined with code"),
         ("x.o", "x86_64-linux-gnu", {"symbols": "xxd"}, "--symbols xxd cannot be combined with code"),
         ("libx.so", "x86_64-linux-gnu", {"opt_level": 4}, "-O has no such level.*0 to 3.*4"),
-        ("libx.so", "x86_64-linux-gnu", {"compile_seconds": 0}, "--compile-seconds allows nothing"),
+        ("libx.so", "x86_64-linux-gnu", {"compile_seconds": 0}, "--compile-seconds is out of range"),
         ("libx.so", "x86_64-linux-gnu", {"libs": ["nosuch"]}, "no such library"),
         ("libx.so", "x86_64-linux-gnu", {"libs": "m"}, "-l has a value of another type"),
         ("libx.so", "x86_64-linux-gnu", {"export": ["at"], "version_script": "v"}, "--export cannot be combined"),
