@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Code", "Output", "plan_code"]
 
 
+_NOT_IN_LISTS = frozenset('",=;{} \t\r\n\0')
+
+
 class Output(NamedTuple):
     """What is to be written: `tensors` are the symbols that tensors have, `shown` those that were asked for."""
 
@@ -204,6 +207,12 @@ def _check_exports(
     for name in functions:
         if name in taken:
             raise InputError("the code exports a name of the pack", actual=name, where=taken[name])
+        if out.format == "library" and _NOT_IN_LISTS.intersection(name):
+            raise InputError(
+                "the code exports a name that the lists of linkers cannot hold",
+                actual=shown(name),
+                hint="hide the function, or name with --export what is wanted",
+            )
     check_names(own[:2])
 
 

@@ -156,6 +156,16 @@ def test_paths_with_line_breaks_and_percent_signs(tmp_path: Path) -> None:
         assert (folder / name).stat().st_size > 100
 
 
+@pytest.mark.parametrize("name", ["a b", 'a\\22b', "a,b", "a=b", "a\\0Ab"])
+def test_names_that_no_list_of_a_linker_holds(name: str, tmp_path: Path) -> None:
+    code = f'define i32 @"{name}"() {{\n  ret i32 1\n}}\ndefine i32 @plain() {{\n  ret i32 2\n}}\n'
+    for output, target in (("libnet.so", HOST), ("net.dll", "x86_64-windows-msvc")):
+        with pytest.raises(InputError, match="a name that the lists of linkers cannot hold"):
+            built(tmp_path, output, code, target=target)
+        built(tmp_path, output, code, target=target, export=["plain"])
+    built(tmp_path, "net.a", code)
+
+
 def test_limits_that_no_system_has(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--compile-seconds is out of range"):
         built(tmp_path, "net.a", USER, compile_seconds=99999999999)
