@@ -13,6 +13,7 @@ from struct import pack_into, unpack_from
 from emitter import coff
 from emitter.errors import FormatError, LayoutError
 from emitter.inspect.coff import CoffFile
+from emitter.inspect.pe_names import IMAGE_SCN_LNK_NRELOC_OVFL
 from emitter.inspect.view import View
 from emitter.layout import FilePlan, Piece, align_up
 from emitter.records import TYPE_CHECKING
@@ -94,7 +95,8 @@ def _check_order(file: CoffFile, start: int, table: int) -> None:
             )
         relocations = sum(1 for _ in file.relocations(section))
         # Where they are more than a header can say, another record stands before them, with their number.
-        relocations += section.NumberOfRelocations == _MANY and relocations >= _MANY
+        many = section.Characteristics & IMAGE_SCN_LNK_NRELOC_OVFL
+        relocations += bool(many) and section.NumberOfRelocations == _MANY
         ranges = (
             (section.PointerToRawData, section.file_size),
             (section.PointerToRelocations, 10 * relocations),
