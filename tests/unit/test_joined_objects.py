@@ -26,6 +26,7 @@ from emitter.pack.plan import plan_pack
 from emitter.package import BufferSource, Extent
 from emitter.symbols import pack_model
 from emitter.targets import load
+from tests.c_tools import need
 from tests.macho_files import command, run
 
 if TYPE_CHECKING:
@@ -191,7 +192,8 @@ def test_lief_reads_objects_for_apple(target: str, tmp_path: Path) -> None:
     pack = sections["__TEXT", "__emitter"]
     data = output.read_bytes()
     assert data[pack.offset : pack.offset + 8] == MAGIC and pack.virtual_address % 64 == 0
-    assert sections["__DATA", "__bss"].size >= 12 if ("__DATA", "__bss") in sections else True
+    zeros = sections["__DATA", "__common"]  # a global that is zero, and has no bytes in the file
+    assert zeros.size == 100_000 and zeros.offset == 0 and zeros.virtual_address % 4096 == 0
     dysymtab = binary.dynamic_symbol_command
     groups = (dysymtab.nb_local_symbols, dysymtab.nb_external_define_symbols, dysymtab.nb_undefined_symbols)
     assert sum(groups) == len(list(binary.symbols)) and min(groups) > 0
@@ -284,6 +286,26 @@ def test_several_objects_are_joined_by_no_linker(target: str, tmp_path: Path) ->
     with pytest.raises(LayoutError, match="write an archive") as caught:
         emitter.emit(made, output, target=target, name="model")
     assert ("--linker" in str(caught.value)) == (target.endswith("-windows-gnu")) and not output.exists()
+
+
+def test_gnu_ld_joins_several_objects_for_windows(tmp_path: Path) -> None:
+    """Where it is named as --linker: each of them leads to the pack."""
+    need("x86_64-w64-mingw32-ld")
+    target = "x86_64-windows-gnu"
+    made = package("define i32 @first() {\n  ret i32 1\n}")
+    made.add_code(code_alone(tmp_path, target))
+    output = tmp_path / "several.o"
+    emitter.emit(made, output, target=target, name="model", linker="x86_64-w64-mingw32-ld")
+    found = names(output)
+    assert {found[name] for name in ("first", "weight", "choose")} == {"T"} and found["outside"] == "U"
+    assert {found[name] for name in ("model", "model_size", "model_t_w")} == {"R"}
+    with open_file(str(output)) as artefact:
+        assert artefact.reader is not None
+        report = artefact.reader.report()
+        (pack,) = report.packs
+        assert not report.faults and [tensor.name for tensor in pack.tensors()] == ["w"]
+        (holder,) = (one for one in report.sections if one.offset <= pack.offset < one.offset + one.file_size)
+        assert holder.alignment >= 64 and (pack.offset - holder.offset) % 64 == 0
 
 
 @every_target

@@ -206,6 +206,58 @@ def test_another_process_hashes_a_part_and_what_it_leaves_is_hashed_here(
     assert any(handed) and not all(handed)  # the first process hashes what the other has no time for
 
 
+def test_another_process_hashes_both_slices_of_a_universal_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of two sizes, at offsets that are the slices'."""
+    given = _gives_to_another_process(monkeypatch)
+    (tmp_path / "blob.bin").write_bytes(random_bytes(9 << 20))
+    path = tmp_path / "libm.dylib"
+    emit(path, {"blob": tmp_path / "blob.bin"}, "arm64-apple-macos", "x86_64-apple-macos")
+    parsed = lief.MachO.parse(str(path))
+    assert parsed is not None and parsed.size == 2
+    for number, page in enumerate((4096, PAGE)):  # the slice for Intel comes first
+        binary = parsed.at(number)
+        assert binary is not None
+        pages, wrong = bad_pages(path, binary.fat_offset)
+        assert pages > (9 << 20) // page and not wrong
+    assert {page for page, _ in given} == {4096, PAGE}
+
+
+def test_another_process_hashes_what_lies_between_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _gives_to_another_process(monkeypatch)
+    size, block = 24 << 20, random_bytes(3 << 20)
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(size)
+        for at in ((1 << 20) + 4096, 12 << 20, size - len(block)):
+            file.seek(at)
+            file.write(block)
+    if (tmp_path / "sparse.bin").stat().st_blocks * 512 >= size:
+        pytest.skip("the file system of the temporary directory has no holes")
+    path = tmp_path / "libm.dylib"
+    emit(path, {"w": tmp_path / "sparse.bin"}, "arm64-apple-macos")
+    pages, wrong = bad_pages(path)
+    assert pages > size // PAGE and not wrong
+    assert given and sum(number for _, number in given) < size  # the holes are hashed here
+    assert path.stat().st_blocks * 512 < size
+
+
+def _gives_to_another_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Let another process hash however little there is; return a list that gets (page, bytes) of what it takes."""
+    monkeypatch.setattr(page_hashes, "_WORTH_A_PROCESS", 0)
+    taken: list[tuple[int, int]] = []
+    give = page_helper.PageHelper.give
+
+    def counted(helper: page_helper.PageHelper, page: int, start: int, size: int, table: int) -> bool:
+        if give(helper, page, start, size, table):
+            taken.append((page, size))
+            return True
+        return False
+
+    monkeypatch.setattr(page_helper.PageHelper, "give", counted)
+    return taken
+
+
 @pytest.mark.parametrize("name", ["python-that-is-not-there", "application", None])
 def test_where_no_process_can_be_started_all_is_hashed_here(
     name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
