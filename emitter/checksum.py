@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["crc32c", "crc32c_zeros", "sha256"]
+__all__ = ["crc32c", "crc32c_joined", "crc32c_zeros", "sha256"]
 
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bit-reversed
 # Appending zero bytes is a linear map of the register over GF(2), here as the images of its bits: by powers of two of
@@ -41,6 +41,12 @@ def crc32c_zeros(count: int, crc: int = 0) -> int:
         if count >> power & 1:
             register = _apply(_ZEROS[power], register)
     return register ^ 0xFFFFFFFF
+
+
+def crc32c_joined(first: int, second: int, size: int) -> int:
+    """Return the CRC of some bytes followed by `size` others, from the CRCs of both."""
+    # Zeros behind the first, less what the register begins with, are its part of the whole: all this is linear.
+    return crc32c_zeros(size, first) ^ crc32c_zeros(size, 0) ^ second
 
 
 def _one_zero_byte() -> list[int]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from emitter.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
 __all__ = ["PageHelper"]
@@ -51,6 +52,7 @@ class PageHelper:
         if not needed or not program.startswith(("python", "pypy")):
             raise OSError
         self._waiting = 0
+        self._kills = signal.getsignal(signal.SIGPIPE) is not signal.SIG_IGN  # Python ignores it, unless it is told
         lines, self._lines = os.pipe()
         self._answers, answers = os.pipe()
         try:
@@ -86,16 +88,11 @@ class PageHelper:
         return True
 
     def _write(self, line: bytes) -> bool:
-        # Where the other process has gone, a program that has SIGPIPE at its default must not die of it.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPIPE,))
         try:
-            os.write(self._lines, line)
+            with _without_sigpipe() if self._kills else nullcontext():
+                os.write(self._lines, line)
         except OSError:
-            if signal.SIGPIPE not in blocked:
-                signal.sigtimedwait((signal.SIGPIPE,), 0)  # the one that waits for this thread
             return False
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return True
 
     def finish(self) -> bool:
@@ -108,3 +105,17 @@ class PageHelper:
             return False
         finally:
             os.close(self._answers)
+
+
+@contextmanager
+def _without_sigpipe() -> Iterator[None]:
+    """Let a write to a process that has gone fail, where SIGPIPE would end this one."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPIPE,))
+    try:
+        yield
+    except BrokenPipeError:
+        if signal.SIGPIPE not in blocked:
+            signal.sigtimedwait((signal.SIGPIPE,), 0)  # the one that waits for this thread
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from emitter.check.readback import difference, expect
-from emitter.checksum import crc32c
+from emitter.checksum import crc32c, crc32c_joined
 from emitter.errors import EmitterError, InputError, OutputError
 from emitter.reading import pread
 from emitter.records import TYPE_CHECKING
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emitter.inspect.report import Artefact, Report
+    from emitter.inspect.view import View
     from emitter.jobs import Job
     from emitter.layout import FilePlan
     from emitter.pack.plan import PackPlan
 
 __all__ = ["check_index_at", "check_library", "check_linked", "symbol_offset"]
 
-_STEP = 4 << 20
+_WORTH_A_THREAD = 16 << 20  # bytes to be summed
 _OF_LINKERS = {"_mh_dylib_header", "__dso_handle"}  # what zig's linker for Apple defines, and exports
 _BUILD_ID_DESC = 16  # behind the note's head, and its owner "GNU"
 
@@ -44,15 +45,36 @@ def check_linked(path: str, job: Job, pack: PackPlan, crcs: Sequence[int]) -> tu
         index = view.read(offset, pack.index_size, "the index")
         _expect("first byte of the pack's index that differs", _differs_at(index, pack.render_index(crcs)), None)
         for number, (payload, crc) in enumerate(zip(pack.payloads, crcs, strict=True)):
-            found, start = 0, offset + payload.offset
-            for at in range(start, start + payload.size, _STEP):
-                found = crc32c(view.read(at, min(_STEP, start + payload.size - at), "a payload"), found)
+            found = _crc32c(view, offset + payload.offset, payload.size)
             if found != crc:
                 raise _made_otherwise(
                     f"CRC-32C of payload {number} in what was linked", f"{crc:#010x}", f"{found:#010x}"
                 )
         notes = (one.offset + _BUILD_ID_DESC for one in report.sections if one.name == ".note.gnu.build-id")
         return offset, next(notes, None)
+
+
+def _crc32c(view: View, start: int, size: int) -> int:
+    """Return the CRC-32C of `size` bytes; two threads take it of many: reading and summing need no interpreter."""
+    if size < _WORTH_A_THREAD:
+        return _crc32c_of(view, start, size)
+    from threading import Thread
+
+    half = size // 2
+    first: list[int] = []
+    thread = Thread(target=lambda: first.append(_crc32c_of(view, start, half)))
+    thread.start()
+    second = _crc32c_of(view, start + half, size - half)
+    thread.join()
+    # The thread has failed as this one would have; what it met is met again.
+    return crc32c_joined(first[0] if first else _crc32c_of(view, start, half), second, size - half)
+
+
+def _crc32c_of(view: View, start: int, size: int) -> int:
+    crc = 0
+    for block in view.chunks(start, size, "a payload"):
+        crc = crc32c(block, crc)
+    return crc
 
 
 def check_library(path: str, job: Job) -> None:

@@ -7,6 +7,8 @@ import importlib
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emitter import checksum
 
@@ -47,3 +49,9 @@ def test_sha256_is_hashlibs(data: bytes, missing: tuple[str, ...], monkeypatch: 
     for module in missing:
         monkeypatch.setitem(sys.modules, module, None)
     assert checksum.sha256(data) == hashlib.sha256(data).digest()
+
+
+@given(first=st.binary(max_size=300), second=st.binary(max_size=300))
+def test_the_checksum_of_two_parts(first: bytes, second: bytes) -> None:
+    parts = checksum.crc32c(first), checksum.crc32c(second)
+    assert checksum.crc32c_joined(*parts, len(second)) == checksum.crc32c(first + second)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,34 @@ def test_a_linker_that_writes_nothing_or_rubbish_is_named(tmp_path: Path) -> Non
     liar.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('No space left on device')\n")
     with pytest.raises(OutputError, match="no space left"):
         built(tmp_path, "libnet.so", USER, linker=str(liar))
+
+
+@pytest.mark.parametrize("place", [0, 99_999, 100_000, 199_999])
+def test_a_linker_that_damages_the_payload_is_found_out(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is: of many bytes two threads take the checksum, each of a half."""
+    need("ld.lld")
+    monkeypatch.setattr("emitter.check.linked._WORTH_A_THREAD", 1000)
+    payload = os.urandom(200_000)
+    made = Package()
+    made.add_raw("w", payload)
+    made.add_code("@net_t_w = external constant [200000 x i8]\ndefine ptr @f() {\n  ret ptr @net_t_w\n}\n")
+    emit(made, tmp_path / "libnet.so", target=HOST, name="net", linker="ld.lld")
+    with load(tmp_path / "libnet.so") as model:
+        assert bytes(model["w"]) == payload
+    liar = tmp_path / "ld.lld"
+    liar.write_text(f"""#!{sys.executable}
+import subprocess, sys
+subprocess.run([{shutil.which("ld.lld")!r}, *sys.argv[1:]], check=True)
+path = sys.argv[sys.argv.index("-o") + 1]
+data = bytearray(open(path, "rb").read())
+data[data.index({payload[:64]!r}) + {place}] ^= 1
+open(path, "wb").write(data)
+""")
+    liar.chmod(0o755)
+    with pytest.raises(OutputError, match=r"CRC-32C of payload 0 in what was linked.*something else"):
+        emit(made, tmp_path / "other.so", target=HOST, name="net", linker=str(liar))
 
 
 def test_objects_of_bigobj_and_import_libraries(tmp_path: Path) -> None:
