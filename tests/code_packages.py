@@ -11,7 +11,7 @@ from emitter import Package
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["IR", "package"]
+__all__ = ["IR", "package", "package_of_four"]
 
 # `net` is the name of the output in these tests, `w` the tensor.
 IR = """\
@@ -28,6 +28,15 @@ def package(*code: str | bytes | Path) -> Package:
     """Return a package of 12 floats, called w, and code."""
     made = Package()
     made.add_tensor("w", np.arange(12, dtype=np.float32))
+    for one in code:
+        made.add_code(one)
+    return made
+
+
+def package_of_four(*code: str | bytes | Path) -> Package:
+    """Return a package of the floats 2, 3, 5, 7, called w, and code."""
+    made = Package()
+    made.add_tensor("w", np.array([2, 3, 5, 7], np.float32))
     for one in code:
         made.add_code(one)
     return made

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from emitter import Package, emit, targets
@@ -18,6 +17,7 @@ from emitter.compile.platform import contradiction
 from emitter.errors import EmitterError, InputError, UsageError
 from emitter.link.find import linkers
 from tests.c_tools import need
+from tests.code_packages import package_of_four
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,19 +68,10 @@ PLAIN = "define i32 @one() {\n  ret i32 1\n}\n"
 pytestmark = pytest.mark.usefixtures("code_cache")
 
 
-def package(*code: str | bytes | Path) -> Package:
-    """Return a package of 4 floats, called w, and code."""
-    made = Package()
-    made.add_tensor("w", np.array([2, 3, 5, 7], np.float32))
-    for one in code:
-        made.add_code(one)
-    return made
-
-
 def built(tmp_path: Path, name: str, *code: str | bytes | Path, target: str = HOST, **options: Any) -> list[str]:
     """Emit, and return the warnings."""
     warnings: list[str] = []
-    emit(package(*code), tmp_path / name, target=target, name="net", warn=warnings.append, **options)
+    emit(package_of_four(*code), tmp_path / name, target=target, name="net", warn=warnings.append, **options)
     return warnings
 
 

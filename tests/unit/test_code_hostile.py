@@ -23,6 +23,7 @@ from emitter.link.objects import CodeObject
 from emitter.link.resolve import needed_members
 from emitter.page_helper import PageHelper
 from tests.c_tools import need
+from tests.code_packages import package_of_four
 from tests.macho_files import bad_pages
 
 if TYPE_CHECKING:
@@ -48,18 +49,9 @@ define float @use_{0}(float %x) {{
 """
 
 
-def package(*code: str | bytes | Path) -> Package:
-    """Return a package of 4 floats, called w, and code."""
-    made = Package()
-    made.add_tensor("w", np.array([2, 3, 5, 7], np.float32))
-    for one in code:
-        made.add_code(one)
-    return made
-
-
 def built(folder: Path, name: str, *code: str | bytes | Path, target: str = HOST, **options: Any) -> Path:
     output = folder / name
-    emit(package(*code), output, target=target, name="net", **options)
+    emit(package_of_four(*code), output, target=target, name="net", **options)
     return output
 
 
@@ -221,7 +213,7 @@ def test_objects_of_bigobj_and_import_libraries(tmp_path: Path) -> None:
     bigobj = b"\0\0\xff\xff\x02\0\x64\x86" + bytes(4) + bytes.fromhex("c7a1bad1eebaa94baf20faf66aa4dcb8") + bytes(28)
     with pytest.raises(LayoutError, match="/bigobj object is not joined"):
         built(tmp_path, "net.obj", bigobj, target="x86_64-windows-msvc")
-    emit(package(), tmp_path / "net.dll", target="x86_64-windows-msvc", implib=tmp_path / "net.dll.lib")
+    emit(package_of_four(), tmp_path / "net.dll", target="x86_64-windows-msvc", implib=tmp_path / "net.dll.lib")
     with pytest.raises(InputError, match=r"this is an import library.*-L and -l"):
         built(tmp_path, "other.dll", tmp_path / "net.dll.lib", target="x86_64-windows-msvc")
 

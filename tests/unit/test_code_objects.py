@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emitter import Package, emit, load, targets
+from emitter import emit, load, targets
 from emitter.errors import EmitterError, InputError
 from emitter.inspect import open_file
 from emitter.inspect.coff import CoffFile
@@ -20,6 +20,7 @@ from emitter.inspect.view import View
 from emitter.link.objects import read_objects
 from emitter.writing import pwrite
 from tests.c_tools import need
+from tests.code_packages import package_of_four
 from tests.macho_files import run
 
 if TYPE_CHECKING:
@@ -40,15 +41,6 @@ IMPLIB = {"x86_64-windows-gnu": "net.dll.a", "x86_64-windows-msvc": "net.dll.lib
 every_format = pytest.mark.parametrize("target", [HOST, "arm64-apple-macos", "x86_64-windows-msvc"])
 
 
-def package(*code: str | bytes | Path) -> Package:
-    """Return a package of 4 floats, called w, and code."""
-    made = Package()
-    made.add_tensor("w", np.array([2, 3, 5, 7], np.float32))
-    for one in code:
-        made.add_code(one)
-    return made
-
-
 def compiled(folder: Path, target: str, source: str, *flags: str, name: str = "code", suffix: str = ".c") -> Path:
     """Compile a source to an object, or to IR; no headers are needed."""
     need("clang")
@@ -64,7 +56,7 @@ def written(folder: Path, target: str, form: str, *code: str | bytes | Path, **o
     one = targets.load(target)
     suffix = {"object": one.object_suffix, "archive": one.archive_suffix, "library": one.image_suffix}[form]
     output = folder / f"net{suffix}"
-    emit(package(*code), output, target=target, name="net", **options)
+    emit(package_of_four(*code), output, target=target, name="net", **options)
     return output
 
 
