@@ -34,6 +34,8 @@ _ARM_NAMES = [f"__aeabi_mem{verb}{n}" for verb in ("cpy", "move", "set", "clr") 
 _C = frozenset([*_C_NAMES, *_ARM_NAMES])
 # Of the loader, which every program has: thread-local variables of a library.
 _LOADER = frozenset({"__tls_get_addr"})
+# Destructors of static objects: "C++ ABI for Itanium", 3.3.6.
+_DESTRUCTORS = frozenset({"__cxa_atexit", "__cxa_finalize"})
 # "C++ ABI for Itanium: Exception Handling", 1.5; "Exception Handling ABI for the Arm Architecture", 9.2.
 _UNWINDING = frozenset({
     "_Unwind_Resume", "_Unwind_RaiseException", "_Unwind_DeleteException", "_Unwind_Backtrace",
@@ -44,7 +46,7 @@ _SINCOS = frozenset({"sincos", "sincosf"})
 _APPLE = frozenset({
     "__sincos_stret", "__sincosf_stret", "__exp10", "__exp10f", "bzero", "__bzero",
     "memset_pattern4", "memset_pattern8", "memset_pattern16",
-})  # fmt: skip
+}) | _DESTRUCTORS  # fmt: skip
 # What ucrtbase.dll does not export, since headers of Windows have it inline: on every CPU, and on 32-bit x86, which
 # computes with doubles.
 _NOT_IN_UCRT = frozenset({"fabsf", "frexpf", "hypotf", "ldexpf", "printf", "snprintf"})
@@ -66,13 +68,14 @@ class Library(NamedTuple):
 _LIBRARIES: Mapping[str, Mapping[str, Library]] = {
     "glibc": {
         "m": Library("libm.so.6", _MATH | _SINCOS),
-        "c": Library("libc.so.6", _C | _LOADER),
+        "c": Library("libc.so.6", _C | _LOADER | _DESTRUCTORS),
         "gcc_s": Library("libgcc_s.so.1", _UNWINDING),
     },
-    "musl": {"m": Library("libc.so", _MATH | _SINCOS), "c": Library("libc.so", _C)},
-    "android-api": {"m": Library("libm.so", _MATH | _SINCOS), "c": Library("libc.so", _C)},
+    "musl": {"m": Library("libc.so", _MATH | _SINCOS), "c": Library("libc.so", _C | _DESTRUCTORS)},
+    "android-api": {"m": Library("libm.so", _MATH | _SINCOS), "c": Library("libc.so", _C | _DESTRUCTORS)},
     "macho-64": {
-        letters: Library("/usr/lib/libSystem.B.dylib", _MATH | _C | _APPLE) for letters in ("m", "c", "System")
+        letters: Library("/usr/lib/libSystem.B.dylib", _MATH | _C | _APPLE | _DESTRUCTORS)
+        for letters in ("m", "c", "System")
     },
     # Part of Windows since 10; Microsoft's compilers and the newer MinGW use it.
     "coff-64": {letters: Library("ucrtbase.dll", _UCRT) for letters in ("m", "c", "ucrt")},

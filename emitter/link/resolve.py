@@ -21,9 +21,11 @@ __all__ = ["Wants", "needed_members", "resolve"]
 
 # What linkers define themselves where it is asked for.
 _LINKERS = frozenset({
-    "_GLOBAL_OFFSET_TABLE_", "_DYNAMIC", "__ehdr_start", "__executable_start", "__dso_handle_hidden", ".TOC.",
+    "_GLOBAL_OFFSET_TABLE_", "_DYNAMIC", "__ehdr_start", "__executable_start", ".TOC.",
     "__ImageBase", "__image_base__", "_mh_dylib_header", "dyld_stub_binder",
 })  # fmt: skip
+# What destructors of static objects are registered with: Apple's linkers define it, elsewhere the start-up code of GCC.
+_DSO_HANDLE = "__dso_handle"
 # Microsoft's compilers, and LLVM for them, ask for this where floating point is used; it only has to be there.
 FLOAT_MARK = "_fltused"
 
@@ -140,6 +142,8 @@ def resolve(
             used.setdefault(library, []).append(name)
         elif name in allowed:
             leaves.append(name)
+        elif name == _DSO_HANDLE and target.object_format == "macho":
+            continue
         elif name not in pack_names | _LINKERS | {f"{symbol}_descriptor", FLOAT_MARK}:
             missing.append(name)
     if missing and linked and not real:
@@ -214,7 +218,9 @@ def _missing(  # noqa: PLR0917 - what there is to say of a name
                 hints.append(f"add -l {letters}")
         else:
             said.append(name)
-            if name.startswith(_RUNTIME_STEMS):
+            if name == _DSO_HANDLE:
+                hints.append("destructors of static objects need GCC's crtbeginS.o and crtendS.o as inputs")
+            elif name.startswith(_RUNTIME_STEMS):
                 hints.append("give the run-time library of the compiler (libgcc.a, libclang_rt.builtins.a) as an input")
             elif name in variables:
                 some = ", ".join(list(tensors)[:3])

@@ -6,7 +6,8 @@ import ctypes
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,11 @@ from emitter.compile.baseline import beyond
 from emitter.compile.constructors import as_arrays, names
 from emitter.compile.platform import contradiction
 from emitter.errors import EmitterError, InputError, UsageError
+from emitter.inspect import open_file
+from emitter.inspect.macho import MachOFile
 from emitter.link.find import linkers
 from tests.c_tools import need
 from tests.code_packages import package_of_four
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST = "x86_64-linux-gnu"
 # Constructors of every kind: the order of priorities, one that belongs to a comdat; and a destructor.
@@ -121,6 +121,46 @@ def test_the_lists_become_arrays() -> None:
     assert '@".emitter.init_array.1" = internal global ptr @first, section ".init_array.00101"\n' in text
     assert 'ptr @shared, section ".init_array", comdat($shared)\n' in text
     assert as_arrays(PLAIN) == PLAIN and names(PLAIN) == []
+
+
+@pytest.mark.parametrize("target", ["arm64-apple-macos", "x86_64-apple-macos"])
+def test_constructors_and_destructors_for_apple(target: str, tmp_path: Path) -> None:
+    """Dyld calls what is in __mod_init_func; LLVM registers the destructors there."""
+    for linker in linkers(targets.load(target)):
+        named = "zig" if "ziglang" in linker.name else linker.command[0]
+        code = STARTED.replace("$shared = comdat any\n", "").replace(" comdat {", " {")
+        built(tmp_path, "libnet.dylib", code, target=target, libs=["c"], linker=named)
+        with open_file(str(tmp_path / "libnet.dylib")) as artefact:
+            assert isinstance(artefact.reader, MachOFile)
+            sizes = {one.sectname: one.size for one in artefact.reader.sections}
+            assert sizes.get("__mod_init_func", 0) + sizes.get("__init_offsets", 0) >= 16, linker.name
+
+
+def test_destructors_of_static_objects_need_the_start_up_code_of_gcc(tmp_path: Path) -> None:
+    need("clang++", "gcc")
+    source = """
+        extern "C" int* mark;
+        int* mark;
+        struct S { S() {} ~S() { if (mark) *mark = 7; } };
+        static S s;
+    """
+    code = compiled(tmp_path, source, "-fPIC", "-fno-exceptions", suffix=".cpp")
+    with pytest.raises(InputError, match=r"__dso_handle.*crtbeginS\.o"):
+        built(tmp_path, "libnet.so", code, libs=["c"])
+    inputs = [
+        Path(
+            subprocess.run(
+                ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
+            ).stdout.strip()
+        )
+        for name in ("crtbeginS.o", "crtendS.o")
+    ]
+    built(tmp_path, "libnet.so", inputs[0], code, inputs[1], libs=["c"], export=["mark"])
+    library = ctypes.CDLL(str(tmp_path / "libnet.so"))
+    marked = ctypes.c_int(0)
+    ctypes.c_void_p.in_dll(library, "mark").value = ctypes.addressof(marked)
+    ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
+    assert marked.value == 7
 
 
 @pytest.mark.parametrize("target", ["x86_64-windows-msvc", "x86_64-windows-gnu"])
