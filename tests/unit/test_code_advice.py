@@ -147,14 +147,10 @@ def test_destructors_of_static_objects_need_the_start_up_code_of_gcc(tmp_path: P
     code = compiled(tmp_path, source, "-fPIC", "-fno-exceptions", suffix=".cpp")
     with pytest.raises(InputError, match=r"__dso_handle.*crtbeginS\.o"):
         built(tmp_path, "libnet.so", code, libs=["c"])
-    inputs = [
-        Path(
-            subprocess.run(
-                ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
-            ).stdout.strip()
-        )
-        for name in ("crtbeginS.o", "crtendS.o")
-    ]
+    inputs = []
+    for name in ("crtbeginS.o", "crtendS.o"):
+        argv = ["gcc", f"-print-file-name={name}"]
+        inputs.append(Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()))
     built(tmp_path, "libnet.so", inputs[0], code, inputs[1], libs=["c"], export=["mark"])
     library = ctypes.CDLL(str(tmp_path / "libnet.so"))
     marked = ctypes.c_int(0)
