@@ -19,6 +19,7 @@ from emitter import Package, emit, load
 from emitter.cli import main
 from emitter.compile import cache
 from emitter.errors import InputError, LayoutError, OutputError, UsageError
+from emitter.inspect import open_file
 from emitter.link.objects import CodeObject
 from emitter.link.resolve import needed_members
 from emitter.page_helper import PageHelper
@@ -110,7 +111,11 @@ def test_text_that_speaks_of_assembly_is_none(text: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("target", ["i686-windows-gnu", "x86_64-windows-gnu"])
 def test_dlls_export_names_that_begin_with_an_underscore(target: str, tmp_path: Path) -> None:
-    built(tmp_path, "net.dll", "define i32 @_under(i32 %x) {\n  ret i32 %x\n}\n", target=target)
+    output = built(tmp_path, "net.dll", "define i32 @_under(i32 %x) {\n  ret i32 %x\n}\n", target=target)
+    with open_file(str(output)) as artefact:
+        assert artefact.reader is not None
+        names = {one.name for one in artefact.reader.report().symbols() if one.table == "exports"}
+    assert names == {"_under", "net", "net_size", "emitter_pack"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
