@@ -12,7 +12,7 @@ from struct import pack_into, unpack_from
 
 from emitter import coff
 from emitter.errors import FormatError, LayoutError
-from emitter.inspect.coff import CoffFile
+from emitter.inspect.coff import BigObjFile, CoffFile
 from emitter.inspect.pe_names import IMAGE_SCN_LNK_NRELOC_OVFL
 from emitter.inspect.view import View
 from emitter.layout import FilePlan, Piece, align_up
@@ -28,7 +28,6 @@ __all__ = ["plan_joined"]
 
 _POINTERS = 20  # offset in a section header: to raw data, to relocations, to line numbers
 _VALUE, _SECTION_NUMBER = 8, 12  # in a symbol
-_BIGOBJ = b"\0\0\xff\xff"  # Sig1 and Sig2 of ANON_OBJECT_HEADER
 _MANY = 0xFFFF  # NumberOfRelocations with IMAGE_SCN_LNK_NRELOC_OVFL
 
 
@@ -38,9 +37,10 @@ def plan_joined(target: Target, model: ObjectModel, code: bytes, where: str) -> 
     Raises LayoutError for what the format cannot hold, FormatError for an object that is broken or laid out otherwise
     than compilers do.
     """
-    if code.startswith(_BIGOBJ):
+    view = View.of_bytes(code, where)
+    if BigObjFile.fits(view):
         raise LayoutError("a /bigobj object is not joined", where=where, hint="compile it without, or write an archive")
-    file = CoffFile(View.of_bytes(code, where))
+    file = CoffFile(view)
     header, count = file.header, file.header.NumberOfSections
     if count + len(model.sections) > coff.MAX_SECTIONS:
         raise LayoutError("too many sections for a COFF object", where=where, expected=coff.MAX_SECTIONS, actual=count)
