@@ -58,6 +58,8 @@ def parse(typed: str) -> tuple[str, str | None]:
     Raises TargetError.
     """
     text = typed.strip().lower()
+    if "," in text or len(text.split()) > 1:
+        raise unknown(typed)  # a list: vendors may be anything else, and the first CPU would go with the last system
     known = canonical_names()
     if text in known:
         return text, None
@@ -175,6 +177,8 @@ def _split(typed: str, text: str) -> _Parts:
             return _Parts(_short(rest), "linux", environment)
         if not any(_system(component) for component in components):
             return _linux(typed, components)
+        if "linux" in components:
+            raise unknown(typed)  # two systems
     if components[0] == "android" and len(components) > 1:
         return _Parts("-".join(components[1:]), "linux", "android")
     first = _system(components[0])

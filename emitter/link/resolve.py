@@ -28,6 +28,7 @@ _LINKERS = frozenset({
 _DSO_HANDLE = "__dso_handle"
 # Microsoft's compilers, and LLVM for them, ask for this where floating point is used; it only has to be there.
 FLOAT_MARK = "_fltused"
+_DESCRIPTOR = "_descriptor"  # behind the name of the pack
 
 _LISTED = 12
 _RUNTIME_STEMS = ("__aeabi_", "__div", "__mod", "__udiv", "__umod", "__mul", "__fix", "__float", "__extend", "__trunc",
@@ -187,7 +188,9 @@ def _libraries(target: Target, libs: Sequence[str], folders: Sequence[str]) -> t
 
 
 def _other_name(name: str, tensors: Mapping[str, TensorSymbol]) -> str | None:
-    """Return the --name with which a tensor would have the symbol `name`; None if there is none."""
+    """Return the --name with which the pack's descriptor or a tensor would be called `name`; None if there is none."""
+    if name.endswith(_DESCRIPTOR):
+        return name.removesuffix(_DESCRIPTOR) or None
     for symbol in tensors:
         own, sign, tail = symbol.partition("_t_")
         head = name.removesuffix(sign + tail)
@@ -222,7 +225,7 @@ def _missing(  # noqa: PLR0917 - what there is to say of a name
                 hints.append("destructors of static objects need GCC's crtbeginS.o and crtendS.o as inputs")
             elif name.startswith(_RUNTIME_STEMS):
                 hints.append("give the run-time library of the compiler (libgcc.a, libclang_rt.builtins.a) as an input")
-            elif name in variables:
+            elif name in variables and _other_name(name, tensors) is None:
                 some = ", ".join(list(tensors)[:3])
                 hints.append(f"the tensors' symbols are {some}; --symbol-prefix changes them" if some else "")
         named = _other_name(name, tensors)

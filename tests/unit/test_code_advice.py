@@ -381,6 +381,10 @@ def test_the_name_that_the_code_has_in_mind_is_proposed(tmp_path: Path) -> None:
     code = "@model_t_w = external constant [4 x float]\ndefine ptr @where() {\n  ret ptr @model_t_w\n}\n"
     with pytest.raises(InputError, match="add --name model"):
         built(tmp_path, "libnet.so", code)
+    code = code.replace("model_t_w", "model_descriptor").replace("constant [4 x float]", "hidden global { i64, i64 }")
+    with pytest.raises(InputError, match="add --name model") as caught:
+        built(tmp_path, "net.a", code)
+    assert "--symbol-prefix" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,10 @@ REFUSED = {
     ],
     "universal2": ["ambiguous", "name both: --target arm64-apple-macos --target x86_64-apple-macos"],
     # unknown: the nearest
+    "arm64-apple-macos,x86_64-windows-msvc": ["unknown target", "several are named by several --target"],
+    "x86_64-linux-gnu,aarch64-linux-gnu": ["unknown target", "several are named by several --target"],
+    "arm64-apple-macos x86_64-windows-msvc": ["unknown target", "several are named by several --target"],
+    "arm64-linux-windows-msvc": ["unknown target"],
     "aarch64-lnux-gnu": ["unknown target", "did you mean aarch64-linux-gnu"],
     "aarch64-linux-gnuu": ["unknown target", "did you mean aarch64-linux-gnu"],
     "x86_64-linux-gnu.2.x": ["unknown target", "x86_64-linux-gnu"],
